@@ -1,0 +1,2 @@
+// Package bench measures relaybus beside its peers.
+package bench

@@ -1,0 +1,2 @@
+// Package examples holds programs that show relaybus at work, each in a directory of its own.
+package examples
