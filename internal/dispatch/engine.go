@@ -1,0 +1,211 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relaybus-go/relaybus/internal/service"
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// Engine runs handlers. The zero value is not usable; see [New].
+type Engine struct {
+	cfg Config
+
+	mu       sync.Mutex
+	handlers []*handlerState
+	byID     map[string]*handlerState
+	// turn rotates which handler is served first.
+	turn int
+	// running counts occupied slots, queued the jobs that wait for one.
+	running, queued int
+	txRunning       bool
+	// alone waits for, or has, the whole engine for itself.
+	alone []*job
+	// jobs are all whose claim has not ended.
+	jobs map[*job]struct{}
+	// taken are the deliveries and keys of abandoned handlers that still run.
+	taken map[key]int
+	// wakes counts signals that something may be due.
+	wakes    uint64
+	nextPoll time.Time
+	// claimAt holds claims back after an error; claimErrors counts them.
+	claimAt     time.Time
+	claimErrors int
+	settling    settleQueue
+	// closing: no new job starts.
+	closing bool
+	// users counts who needs settle and renew.
+	users    int
+	services *services
+	lastErr  error
+	// changed is closed, and made anew, when a job ends or a handler returns.
+	changed chan struct{}
+
+	fetchKick  chan struct{}
+	settleKick chan struct{}
+
+	fetch *service.Service
+	wake  *service.Service
+	// quick polls after publishes whose commit can't be seen.
+	nudges nudges
+}
+
+// New returns an engine that does nothing yet.
+func New(cfg Config) *Engine {
+	e := &Engine{
+		cfg:        cfg,
+		byID:       make(map[string]*handlerState),
+		jobs:       make(map[*job]struct{}),
+		taken:      make(map[key]int),
+		changed:    make(chan struct{}),
+		fetchKick:  make(chan struct{}, 1),
+		settleKick: make(chan struct{}, 1),
+	}
+	now := cfg.Clock.Now()
+	for _, h := range cfg.Handlers {
+		hs := &handlerState{Handler: h, maybe: true, rate: newBucket(h.RateEvents, h.RatePer, now)}
+		e.handlers = append(e.handlers, hs)
+		e.byID[h.ID] = hs
+		for _, alias := range h.Aliases {
+			e.byID[alias] = hs
+		}
+	}
+	return e
+}
+
+// Wake says that something may be due now.
+func (e *Engine) Wake() {
+	e.mu.Lock()
+	e.wakeLocked()
+	e.mu.Unlock()
+}
+
+func (e *Engine) wakeLocked() {
+	e.wakes++
+	for _, h := range e.handlers {
+		h.maybe = true
+	}
+	kick(e.fetchKick)
+}
+
+// SetAliases replaces the further ids of a handler, which other processes may
+// have declared for it since.
+func (e *Engine) SetAliases(id string, aliases []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.byID[id]
+	if h == nil || h.ID != id {
+		return
+	}
+	changed := *h.Handler
+	changed.Aliases = aliases
+	h.Handler = &changed
+	for _, alias := range aliases {
+		if _, known := e.byID[alias]; !known {
+			e.byID[alias] = h
+		}
+	}
+}
+
+// LastError is the last error of a claim, if the claims since then failed, too.
+func (e *Engine) LastError() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lastErr
+}
+
+// Running names the handlers whose functions run now, one entry for each.
+func (e *Engine) Running() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ids []string
+	for _, h := range e.handlers {
+		for range h.running {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids
+}
+
+func (e *Engine) notify() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// kick signals a channel of capacity 1.
+func kick(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits until d has passed on the engine's clock, the channel is kicked
+// or the context ends. d < 0 waits without a limit.
+func (e *Engine) sleep(ctx context.Context, d time.Duration, kicked <-chan struct{}) {
+	var timer chan struct{}
+	if d >= 0 {
+		timer = make(chan struct{})
+		stop := e.cfg.Clock.AfterFunc(d, func() { close(timer) })
+		defer stop()
+	}
+	select {
+	case <-kicked:
+	case <-timer:
+	case <-ctx.Done():
+	}
+}
+
+// services are the goroutines that every way of running handlers needs.
+type services struct {
+	settle, renew *service.Service
+	// handlers is the context that handlers' contexts derive from.
+	handlers context.Context //nolint:containedctx // it outlives the call that created it: handlers run under it until cancel
+	cancel   context.CancelCauseFunc
+}
+
+// acquire starts settle and renew for the first user.
+func (e *Engine) acquire(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users++
+	if e.users > 1 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	handlers, cancel := context.WithCancelCause(ctx)
+	e.services = &services{handlers: handlers, cancel: cancel}
+	e.services.settle = service.Start(ctx, e.settleLoop)
+	e.services.renew = service.Start(ctx, e.renewLoop)
+}
+
+// release stops them after the last.
+func (e *Engine) release() {
+	e.mu.Lock()
+	e.users--
+	s := e.services
+	last := e.users == 0
+	if last {
+		e.services = nil
+	}
+	e.mu.Unlock()
+	if !last {
+		return
+	}
+	s.renew.Stop()
+	s.settle.Stop()
+	s.cancel(ErrStopping)
+}
+
+// backoff is 10 ms doubled with each error in a row, at most most.
+func backoff(errs int, most time.Duration) time.Duration {
+	d := 10 * time.Millisecond
+	for ; errs > 1 && d < most; errs-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+func storeHandler(h *handlerState) store.Handler { return h.Handler.Handler }

@@ -1,0 +1,102 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// job is one claimed delivery, from its claim until its claim has ended.
+type job struct {
+	h *handlerState
+	c store.Claimed
+
+	// The rest is guarded by the engine's mutex.
+
+	state jobState
+	// leaseUntil is when the lease ends unless it is renewed.
+	leaseUntil time.Time
+	started    time.Time
+	cancel     context.CancelCauseFunc
+	// inTx: a transactional handler is at work, so its lease is not renewed.
+	inTx bool
+	// alone: it runs while nothing else does.
+	alone bool
+	// abandoned: its claim has ended or is ending, but its handler still runs.
+	abandoned bool
+	// stopGrace stops the timer that abandons the job.
+	stopGrace func() bool
+	// done is closed when the claim has ended.
+	done chan struct{}
+}
+
+type jobState uint8
+
+const (
+	jobQueued   jobState = iota + 1
+	jobRunning           // its handler runs
+	jobSettling          // the outcome is decided, the store has not confirmed it
+	jobDone
+)
+
+// key is what a job occupies in this process besides its slot.
+type key struct {
+	h       *handlerState
+	eventID string
+	key     string
+}
+
+// keys returns the delivery and, for a keyed one, its ordering key.
+func (j *job) keys() []key {
+	keys := []key{{h: j.h, eventID: j.c.Event.ID}}
+	if j.c.Event.Key != "" {
+		keys = append(keys, key{h: j.h, key: j.c.Event.Key})
+	}
+	return keys
+}
+
+// handlerState is a handler and what the engine knows of it.
+type handlerState struct {
+	*Handler
+	running int
+	queue   []*job
+	// maybe: it may have due work.
+	maybe bool
+	// nextDue is when more work is known to become due.
+	nextDue time.Time
+	// pausedUntil holds claims back while something it needs is down; outages
+	// counts the probes that failed in a row.
+	pausedUntil time.Time
+	outages     int
+	rate        bucket
+	pace        pace
+}
+
+// pace measures how many deliveries a handler finished lately, which is how
+// many are worth claiming ahead.
+type pace struct {
+	began     time.Time
+	now, last int
+}
+
+// paceWindow is the time that claiming ahead is to bridge.
+const paceWindow = 50 * time.Millisecond
+
+func (p *pace) finished(now time.Time) {
+	if age := now.Sub(p.began); age > paceWindow {
+		p.last = p.now
+		if age > 2*paceWindow {
+			p.last = 0
+		}
+		p.began, p.now = now, 0
+	}
+	p.now++
+}
+
+func (p *pace) ahead(now time.Time) int {
+	if now.Sub(p.began) > 2*paceWindow {
+		return 0
+	}
+	return max(p.now, p.last)
+}

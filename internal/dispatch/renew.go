@@ -1,0 +1,115 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// renewLoop extends the leases of everything claimed until the context ends.
+func (e *Engine) renewLoop(ctx context.Context) {
+	period := max(e.cfg.Lease/3, time.Millisecond)
+	wait := period
+	for {
+		e.sleep(ctx, wait, nil)
+		if ctx.Err() != nil {
+			return
+		}
+		wait = period
+		if !e.renew(ctx) {
+			wait = max(period/8, time.Millisecond)
+		}
+	}
+}
+
+// renew extends all leases once. It returns false when the store failed.
+func (e *Engine) renew(ctx context.Context) bool {
+	now := e.cfg.Clock.Now()
+	e.mu.Lock()
+	var jobs []*job
+	var leases []store.Lease
+	for j := range e.jobs {
+		// A transactional delivery must outlive its handler on the lease it
+		// started with: a renewal could conflict with its completion.
+		if j.inTx || j.state == jobDone {
+			continue
+		}
+		jobs = append(jobs, j)
+		leases = append(leases, j.c.Lease)
+	}
+	e.mu.Unlock()
+	if len(jobs) == 0 {
+		return true
+	}
+	until := now.Add(e.cfg.Lease)
+	callCtx, cancel := e.deadline(ctx, e.cfg.Lease/3)
+	ok, err := e.cfg.Store.Extend(callCtx, e.cfg.Owner, leases, now, e.cfg.Lease)
+	cancel()
+	if ctx.Err() != nil && err != nil {
+		return true
+	}
+	e.cfg.Observer.Extended(len(leases), e.cfg.Clock.Now().Sub(now), err)
+
+	e.mu.Lock()
+	var lost []*job
+	now = e.cfg.Clock.Now()
+	for i, j := range jobs {
+		switch {
+		case j.state == jobDone || j.state == jobSettling:
+		case err == nil && ok[i]:
+			j.leaseUntil = until
+		case err == nil:
+			lost = append(lost, j)
+		case now.Add(margin(e.cfg.Lease)).After(j.leaseUntil):
+			lost = append(lost, j)
+		}
+	}
+	var told []*job
+	for _, j := range lost {
+		if j.state == jobRunning {
+			j.cancel(ErrLeaseLost)
+			continue
+		}
+		if e.unqueue(j) {
+			e.forget(j)
+			told = append(told, j)
+		}
+	}
+	e.mu.Unlock()
+	for _, j := range told {
+		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
+	}
+	return err == nil
+}
+
+// unqueue takes a job that has not started out of its queue.
+func (e *Engine) unqueue(j *job) bool {
+	if j.state != jobQueued {
+		return false
+	}
+	for i, other := range e.alone {
+		if other == j {
+			e.alone = append(e.alone[:i:i], e.alone[i+1:]...)
+			return true
+		}
+	}
+	for i, other := range j.h.queue {
+		if other == j {
+			j.h.queue = append(j.h.queue[:i:i], j.h.queue[i+1:]...)
+			e.queued--
+			return true
+		}
+	}
+	return false
+}
+
+// deadline returns a context that ends after d on the engine's clock.
+func (e *Engine) deadline(ctx context.Context, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := e.cfg.Clock.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

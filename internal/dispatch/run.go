@@ -1,0 +1,290 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// PanicError is what a handler's panic becomes.
+type PanicError struct {
+	// Value is what it panicked with, as text.
+	Value string
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return "handler panicked: " + p.Value }
+
+// errGoexit is what runtime.Goexit in a handler becomes.
+var errGoexit = errors.New("handler called runtime.Goexit")
+
+// start runs the job in a goroutine. The caller holds the mutex.
+func (e *Engine) start(j *job, now time.Time) {
+	ctx, cancel := context.WithCancelCause(e.services.handlers)
+	j.state, j.started, j.cancel = jobRunning, now, cancel
+	j.h.running++
+	e.running++
+	if j.h.Transactional {
+		j.inTx = true
+		if e.cfg.SerialTransactions {
+			e.txRunning = true
+		}
+	}
+	go e.run(ctx, j)
+}
+
+// run is the goroutine of one handler.
+func (e *Engine) run(ctx context.Context, j *job) {
+	// Whoever cancels first, the timer starts that gives the delivery up when
+	// the handler does not return.
+	stopWatch := context.AfterFunc(ctx, func() { e.watch(ctx, j) })
+	var stopTimeout func() bool
+	var err error
+	finished := false
+	// Deferred, because a handler may end this goroutine with runtime.Goexit.
+	defer func() {
+		if !finished {
+			err = recovered(recover())
+		}
+		cause := context.Cause(ctx)
+		stopWatch()
+		if stopTimeout != nil {
+			stopTimeout()
+		}
+		j.cancel(nil)
+		e.returned(j, err, cause)
+	}()
+	e.cfg.Observer.Started(j.h.Handler, &j.c)
+	if j.h.Timeout > 0 {
+		stopTimeout = e.cfg.Clock.AfterFunc(j.h.Timeout, func() { j.cancel(ErrTimeout) })
+	}
+	if j.h.Transactional {
+		err = e.runInTx(ctx, j)
+	} else {
+		err = j.h.Run(ctx, &j.c)
+	}
+	finished = true
+}
+
+// recovered is the error for what recover returned in a call that did not
+// return.
+func recovered(value any) error {
+	if value == nil {
+		return errGoexit
+	}
+	return &PanicError{Value: describe(value), Stack: debug.Stack()}
+}
+
+// runInTx runs a transactional handler, so that its writes and the completion
+// commit together.
+func (e *Engine) runInTx(ctx context.Context, j *job) error {
+	if err := e.ensureLease(ctx, j); err != nil {
+		return err
+	}
+	return j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
+		if err := protect(func() error { return j.h.Run(ctx, &j.c) }); err != nil {
+			return err
+		}
+		return e.cfg.Store.CompleteTx(ctx, tx, e.cfg.Owner, j.c.Lease, e.cfg.Clock.Now())
+	})
+}
+
+// ensureLease extends the lease before a transactional handler starts, if it
+// would not outlast it: it is not renewed while the handler runs.
+func (e *Engine) ensureLease(ctx context.Context, j *job) error {
+	now := e.cfg.Clock.Now()
+	e.mu.Lock()
+	enough := j.leaseUntil.Sub(now) >= j.h.Timeout+margin(e.cfg.Lease)
+	e.mu.Unlock()
+	if enough {
+		return nil
+	}
+	ok, err := e.cfg.Store.Extend(ctx, e.cfg.Owner, []store.Lease{j.c.Lease}, now, e.cfg.Lease)
+	if err != nil {
+		return fmt.Errorf("extend lease before a transactional handler: %w", err)
+	}
+	if !ok[0] {
+		return store.NewError("extend lease before a transactional handler", store.ErrLeaseLost, "", nil)
+	}
+	e.mu.Lock()
+	j.leaseUntil = now.Add(e.cfg.Lease)
+	e.mu.Unlock()
+	return nil
+}
+
+// protect turns a panic or a Goexit of f into an error. f gets a goroutine of
+// its own, so that a Goexit can't tear through an open transaction.
+func protect(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		finished := false
+		defer func() {
+			if !finished {
+				result <- recovered(recover())
+			}
+		}()
+		err := f()
+		finished = true
+		result <- err
+	}()
+	return <-result
+}
+
+// describe turns what was panicked with into text; it may panic itself.
+func describe(value any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T", value)
+		}
+	}()
+	return fmt.Sprint(value)
+}
+
+// watch runs when a handler's context was cancelled while it was at work.
+func (e *Engine) watch(ctx context.Context, j *job) {
+	cause := context.Cause(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j.state != jobRunning || errors.Is(cause, ErrStopping) {
+		return // Stop looks after its own
+	}
+	j.stopGrace = e.cfg.Clock.AfterFunc(e.cfg.Grace, func() { e.abandon(j, cause) })
+}
+
+// abandon ends the claim of a job whose handler ignores its cancelled context.
+// Its slot and its key stay taken until the handler returns.
+func (e *Engine) abandon(j *job, cause error) {
+	err := fmt.Errorf("%w, and the handler still runs: it ignores its cancelled context", cause)
+	decision := decide(j, err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j.state != jobRunning {
+		return
+	}
+	for _, k := range j.keys() {
+		e.taken[k]++
+	}
+	if errors.Is(cause, ErrLeaseLost) {
+		e.forget(j)
+	} else {
+		e.fail(j, err, decision, e.cfg.Clock.Now().Sub(j.started))
+	}
+	j.abandoned = true
+}
+
+// returned is called when a handler has returned.
+func (e *Engine) returned(j *job, err, cause error) {
+	now := e.cfg.Clock.Now()
+	var decision Decision
+	if err != nil {
+		decision = decide(j, err)
+	}
+	e.mu.Lock()
+	j.h.running--
+	e.running--
+	j.inTx = false
+	if j.h.Transactional && e.cfg.SerialTransactions {
+		e.txRunning = false
+	}
+	if j.stopGrace != nil {
+		j.stopGrace()
+	}
+	if len(e.alone) > 0 && e.alone[0] == j {
+		e.alone = e.alone[1:]
+	}
+	lost, completed := false, false
+	if j.abandoned {
+		for _, k := range j.keys() {
+			if e.taken[k]--; e.taken[k] == 0 {
+				delete(e.taken, k)
+			}
+		}
+	} else {
+		lost, completed = e.conclude(j, err, cause, decision, now)
+	}
+	e.startNext()
+	e.notify()
+	e.mu.Unlock()
+	kick(e.fetchKick)
+	kick(e.settleKick)
+	switch {
+	case lost:
+		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
+	case completed:
+		e.cfg.Observer.Finished(j.h.Handler, &j.c, Outcome{Kind: Succeeded, Took: now.Sub(j.started)})
+	}
+}
+
+// conclude decides what becomes of a job whose handler returned. It reports
+// whether the lease was lost, and whether the delivery is completed already.
+func (e *Engine) conclude(j *job, err, cause error, decision Decision, now time.Time) (lost, completed bool) {
+	took := now.Sub(j.started)
+	switch {
+	case err == nil:
+		j.h.outages = 0
+		j.h.pace.finished(now)
+		if j.h.Transactional {
+			j.h.maybe = j.h.maybe || j.c.Followers
+			e.forget(j)
+			return false, true
+		}
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Complete}, Outcome{Kind: Succeeded, Took: took})
+	case errors.Is(err, store.ErrLeaseLost) && j.h.Transactional, errors.Is(cause, ErrLeaseLost):
+		e.forget(j)
+		return true, false
+	case errors.Is(cause, ErrStopping):
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released, Err: err, Took: took})
+	default:
+		e.fail(j, err, decision, took)
+	}
+	return false, false
+}
+
+// fail settles a failed attempt as the handler's policy has decided.
+func (e *Engine) fail(j *job, err error, decision Decision, took time.Duration) {
+	now := e.cfg.Clock.Now()
+	switch decision.Verdict {
+	case Bury:
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Bury, Error: Text(err), Hold: j.h.Hold},
+			Outcome{Kind: Buried, Err: err, Took: took})
+	case Unavailable:
+		j.h.outages++
+		decision.Delay = max(j.h.ProbeDelay(j.h.outages), time.Millisecond)
+		j.h.pausedUntil = now.Add(decision.Delay)
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release},
+			Outcome{Kind: Released, Err: err, Took: took, Delay: decision.Delay})
+		for _, queued := range j.h.queue {
+			e.queued--
+			e.settle(queued, store.Settlement{Lease: queued.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+		}
+		j.h.queue = nil
+		j.h.maybe = true
+	default:
+		due := now.Add(decision.Delay)
+		if j.h.nextDue.IsZero() || due.Before(j.h.nextDue) {
+			j.h.nextDue = due
+		}
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Reschedule, DueAt: due, Error: Text(err)},
+			Outcome{Kind: Retried, Err: err, Took: took, Delay: decision.Delay})
+	}
+}
+
+// decide asks the policy, which is the user's code.
+func decide(j *job, err error) (d Decision) {
+	defer func() {
+		if recover() != nil {
+			d = Decision{Verdict: Retry, Delay: time.Minute}
+			if j.c.Attempt >= j.h.MaxAttempts {
+				d = Decision{Verdict: Bury}
+			}
+		}
+	}()
+	return j.h.Decide(&j.c, err)
+}
+
+// margin is how long before its end a lease that can't be renewed is given up.
+func margin(lease time.Duration) time.Duration { return lease / 10 }

@@ -1,0 +1,201 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/relaybus-go/relaybus/internal/service"
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// Start begins to claim and run deliveries. listen, when not nil, calls its
+// function whenever another process may have made something due.
+func (e *Engine) Start(ctx context.Context, listen func(ctx context.Context, signal func()) error) {
+	e.acquire(ctx)
+	ctx = context.WithoutCancel(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nextPoll = e.cfg.Clock.Now()
+	e.fetch = service.Start(ctx, e.fetchLoop)
+	if listen != nil {
+		e.wake = service.Start(ctx, func(ctx context.Context) { e.wakeLoop(ctx, listen) })
+	}
+}
+
+// wakeLoop listens again whenever listening has ended.
+func (e *Engine) wakeLoop(ctx context.Context, listen func(context.Context, func()) error) {
+	errs := 0
+	for ctx.Err() == nil {
+		if err := listen(ctx, e.Wake); err == nil {
+			errs = 0
+		}
+		errs++
+		e.sleep(ctx, backoff(errs, 30*time.Second), nil)
+	}
+}
+
+// StopError says what Stop had to leave behind.
+type StopError struct {
+	// Running names the handlers whose functions still run.
+	Running []string
+	// Unsettled is how many claims could not be ended in the store; their
+	// leases run out.
+	Unsettled int
+	// Err is the last error of the store, or nil.
+	Err error
+}
+
+func (s *StopError) Error() string {
+	var parts []string
+	if len(s.Running) > 0 {
+		parts = append(parts, "still running: "+strings.Join(s.Running, ", "))
+	}
+	if s.Unsettled > 0 {
+		parts = append(parts, fmt.Sprintf("%d deliveries not given back", s.Unsettled))
+	}
+	text := "stop dispatcher"
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, "; ")
+	}
+	if s.Err != nil {
+		text += ": " + s.Err.Error()
+	}
+	return text
+}
+
+func (s *StopError) Unwrap() error { return s.Err }
+
+// Stop ends dispatching for good: it stops claiming, gives running handlers the
+// grace period, cancels what is left, gives everything back, and joins all
+// goroutines but those of handlers that ignore their cancelled context. It
+// returns earlier when the context ends.
+func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
+	e.mu.Lock()
+	started := e.fetch != nil
+	e.closing = true
+	e.mu.Unlock()
+	e.fetch.Stop()
+	e.wake.Stop()
+	e.stopNudges()
+	e.acquire(ctx)
+	defer e.release()
+	if started {
+		defer e.release()
+	}
+
+	e.giveBackQueued()
+	graceCtx, cancelGrace := beforeDeadline(ctx)
+	defer cancelGrace()
+	e.await(graceCtx, grace, e.idle)
+	e.mu.Lock()
+	e.services.cancel(ErrStopping)
+	e.mu.Unlock()
+	lastCtx := ctx
+	if ctx.Err() != nil {
+		lastCtx = context.WithoutCancel(ctx)
+	}
+	lastCtx, cancel := e.deadline(lastCtx, e.cfg.Grace)
+	defer cancel()
+	// Handlers that heed their context return at once; the rest is given back
+	// without them.
+	e.await(lastCtx, e.cfg.Grace/2, e.idle)
+	running := e.leaveRunning()
+	e.await(lastCtx, e.cfg.Grace, e.settled)
+	unsettled := e.drop()
+	err := e.cfg.Store.Relinquish(lastCtx, e.cfg.Owner, e.cfg.Clock.Now())
+	if len(running) == 0 && unsettled == 0 && err == nil {
+		return nil
+	}
+	return &StopError{Running: running, Unsettled: unsettled, Err: err}
+}
+
+// giveBackQueued releases what was claimed and not started.
+func (e *Engine) giveBackQueued() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, h := range e.handlers {
+		for _, j := range h.queue {
+			e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+		}
+		e.queued -= len(h.queue)
+		h.queue = nil
+	}
+	for _, j := range slices.Clone(e.alone) {
+		if e.unqueue(j) {
+			e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+		}
+	}
+}
+
+// leaveRunning releases the deliveries whose handlers still run, and names them.
+func (e *Engine) leaveRunning() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ids []string
+	for j := range e.jobs {
+		if j.state != jobRunning {
+			continue
+		}
+		for _, k := range j.keys() {
+			e.taken[k]++
+		}
+		j.abandoned = true
+		if j.inTx {
+			// Its transaction is still open and may hold what a release would
+			// wait for. Relinquish ends the claim, and so fences it.
+			e.forget(j)
+			continue
+		}
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+	}
+	for _, h := range e.handlers {
+		for range h.running {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids
+}
+
+// beforeDeadline returns a context that ends a little before ctx does, to leave
+// time for giving back what is left.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	reserve := min(time.Until(deadline)/5, 2*time.Second)
+	return context.WithDeadline(ctx, deadline.Add(-reserve))
+}
+
+// idle reports whether nothing runs and nothing waits to be settled.
+func (e *Engine) idle() bool { return e.running == e.hung() && e.settled() }
+
+// settled reports whether nothing waits to be settled.
+func (e *Engine) settled() bool { return e.settling.len() == 0 }
+
+// await waits until the condition holds (it is asked under the mutex), d has
+// passed, or the context ends.
+func (e *Engine) await(ctx context.Context, d time.Duration, condition func() bool) {
+	timeUp := make(chan struct{})
+	stop := e.cfg.Clock.AfterFunc(d, func() { close(timeUp) })
+	defer stop()
+	for {
+		e.mu.Lock()
+		changed := e.changed
+		done := condition()
+		e.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeUp:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package relaybus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relaybus-go/relaybus/internal/dispatch"
+	"github.com/relaybus-go/relaybus/internal/service"
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// state is where a bus is in its life. It only moves forward.
+type state uint8
+
+const (
+	stateNew state = iota
+	stateStarting
+	stateRunning
+	stateStopping
+	stateStopped
+)
+
+// lifecycle is what Start makes and Stop takes down.
+type lifecycle struct {
+	cancelStart context.CancelCauseFunc
+	// started is closed when Start has returned, stopped when Stop's work is done.
+	started, stopped chan struct{}
+	stopErr          error
+	services         []*service.Service
+	links            links
+}
+
+func (l *lifecycle) init() {
+	l.started, l.stopped = make(chan struct{}), make(chan struct{})
+}
+
+// usable is ErrStopped for a bus that has been stopped.
+func (b *Bus) usable(op string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == stateStopped {
+		return fmt.Errorf("%s: %w", op, ErrStopped)
+	}
+	return nil
+}
+
+// Start sets the store up, records the handlers, connects the transports, and
+// starts to claim and to receive. The context bounds the start alone. A second
+// call is [ErrAlreadyStarted]. When it fails, everything is taken down again,
+// the bus is stopped for good, and the error says why.
+func (b *Bus) Start(ctx context.Context) error {
+	b.mu.Lock()
+	switch b.state {
+	case stateNew:
+	case stateStopping, stateStopped:
+		b.mu.Unlock()
+		return fmt.Errorf("start: %w", ErrStopped)
+	default:
+		b.mu.Unlock()
+		return fmt.Errorf("start: %w", ErrAlreadyStarted)
+	}
+	b.state = stateStarting
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b.life.cancelStart = cancel
+	b.mu.Unlock()
+
+	err := b.start(ctx)
+	if err == nil {
+		err = context.Cause(ctx) // a Stop that came meanwhile wins
+	}
+	if err == nil {
+		b.mu.Lock()
+		if b.state == stateStarting {
+			b.state = stateRunning
+		}
+		b.mu.Unlock()
+		close(b.life.started)
+		return nil
+	}
+	err = fmt.Errorf("start: %w", err)
+	downCtx := context.WithoutCancel(ctx)
+	if downErr := b.takeDown(downCtx, 0); downErr != nil {
+		err = errors.Join(err, downErr)
+	}
+	b.mu.Lock()
+	b.state = stateStopped
+	b.life.stopErr = err
+	b.mu.Unlock()
+	close(b.life.started)
+	close(b.life.stopped)
+	return err
+}
+
+func (b *Bus) start(ctx context.Context) error {
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	if err := b.reportOrphans(ctx); err != nil {
+		return err
+	}
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	own := context.WithoutCancel(ctx)
+	if !b.cfg.PublishOnly {
+		b.mu.Lock()
+		e := b.engineLocked()
+		b.mu.Unlock()
+		e.Start(own, b.listener())
+	}
+	if !b.cfg.NoCatalog {
+		b.life.services = append(b.life.services, service.Start(own, b.catalogLoop))
+	}
+	if b.cfg.Retention.Interval != Never {
+		b.life.services = append(b.life.services, service.Start(own, b.retentionLoop))
+	}
+	return b.receive(ctx)
+}
+
+// listener returns the store's wake-up signal, if it has one.
+func (b *Bus) listener() func(context.Context, func()) error {
+	if w, ok := b.store.(store.Waker); ok {
+		return w.Wake
+	}
+	return nil
+}
+
+// prepare sets the store up and exchanges the catalogue, once.
+func (b *Bus) prepare(ctx context.Context) error {
+	b.mu.Lock()
+	done := b.prepared
+	b.mu.Unlock()
+	if done {
+		return nil
+	}
+	if !b.cfg.SkipSetup {
+		if err := b.store.Setup(ctx); err != nil {
+			return fmt.Errorf("set up store: %w", err)
+		}
+	}
+	if !b.cfg.NoCatalog {
+		if entries := b.catalog.entries(); len(entries) > 0 {
+			if err := b.store.RecordHandlers(ctx, entries, b.cfg.Clock.Now()); err != nil {
+				return fmt.Errorf("record handlers: %w", err)
+			}
+		}
+		if err := b.loadCatalog(ctx); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	b.prepared = true
+	b.mu.Unlock()
+	return nil
+}
+
+// loadCatalog reads the catalogue again.
+func (b *Bus) loadCatalog(ctx context.Context) error {
+	entries, err := b.store.Handlers(ctx)
+	if err != nil {
+		return fmt.Errorf("read handler catalogue: %w", err)
+	}
+	b.catalog.setRemote(entries, b.cfg.Clock.Now())
+	b.mu.Lock()
+	e, handlers := b.engine, b.handlers
+	b.mu.Unlock()
+	if e != nil {
+		for _, h := range handlers {
+			e.SetAliases(h.id, b.catalog.aliasesOf(h))
+		}
+	}
+	return nil
+}
+
+// refreshCatalogIfIdle reads the catalogue for a bus that was not started, so
+// that nothing else does. A failure leaves what is known: publishing itself
+// will meet the same database.
+func (b *Bus) refreshCatalogIfIdle(ctx context.Context) {
+	b.mu.Lock()
+	idle := b.state == stateNew
+	b.mu.Unlock()
+	if !idle || b.cfg.NoCatalog || b.cfg.Clock.Now().Sub(b.catalog.loadedAt()) < b.cfg.CatalogInterval {
+		return
+	}
+	if err := b.loadCatalog(ctx); err != nil && !errors.Is(err, ErrNotSetUp) {
+		b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read", "error", err)
+	}
+}
+
+func (b *Bus) catalogLoop(ctx context.Context) {
+	failing := false
+	for b.sleep(ctx, b.cfg.CatalogInterval) {
+		err := b.loadCatalog(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+// sleep waits on the bus's clock, and reports false when the context has ended.
+func (b *Bus) sleep(ctx context.Context, d time.Duration) bool {
+	timer := make(chan struct{})
+	stop := b.cfg.Clock.AfterFunc(d, func() { close(timer) })
+	defer stop()
+	select {
+	case <-timer:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Stop ends the bus for good: it stops receiving and claiming, waits for running
+// handlers up to Config.ShutdownTimeout, cancels those that are left, gives
+// everything back without charging an attempt, and closes the transports. It
+// never closes the store. It returns when the context ends, if that is earlier.
+//
+// The error says what was left behind, such as handlers that ignore their
+// context. Before Start it is [ErrNotStarted], and nothing changes. Further
+// calls wait for the first one and return what it returns.
+func (b *Bus) Stop(ctx context.Context) error {
+	b.mu.Lock()
+	switch b.state {
+	case stateNew:
+		b.mu.Unlock()
+		return fmt.Errorf("stop: %w", ErrNotStarted)
+	case stateStarting:
+		b.life.cancelStart(ErrStopped)
+		b.mu.Unlock()
+		select {
+		case <-b.life.started:
+		case <-ctx.Done():
+			return fmt.Errorf("stop: the start has not ended yet: %w", context.Cause(ctx))
+		}
+		b.mu.Lock()
+		if b.state == stateStopped {
+			b.mu.Unlock()
+			return nil // the start gave up and has taken everything down
+		}
+	default:
+	}
+	if b.state != stateRunning {
+		b.mu.Unlock()
+		select {
+		case <-b.life.stopped:
+			return b.life.stopErr
+		case <-ctx.Done():
+			return fmt.Errorf("stop: another stop is under way: %w", context.Cause(ctx))
+		}
+	}
+	b.state = stateStopping
+	b.mu.Unlock()
+
+	err := b.takeDown(ctx, b.cfg.ShutdownTimeout)
+	if err != nil {
+		err = fmt.Errorf("stop: %w", err)
+	}
+	b.mu.Lock()
+	b.state = stateStopped
+	b.life.stopErr = err
+	b.mu.Unlock()
+	close(b.life.stopped)
+	return err
+}
+
+// takeDown stops what was started, in the reverse order.
+func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
+	b.mu.Lock()
+	e := b.engine
+	b.mu.Unlock()
+	var errs []error
+	errs = append(errs, b.stopReceiving(ctx))
+	for i := len(b.life.services) - 1; i >= 0; i-- {
+		b.life.services[i].Stop()
+	}
+	if e != nil {
+		errs = append(errs, e.Stop(ctx, grace))
+	}
+	errs = append(errs, b.disconnect(ctx))
+	return errors.Join(errs...)
+}
+
+// Run starts the bus, waits until the context ends, and stops it with its own
+// grace. It returns nil after a clean stop, and otherwise what Start or Stop
+// returned.
+func (b *Bus) Run(ctx context.Context) error {
+	if err := b.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-b.life.stopped:
+		return nil // somebody else has stopped it
+	}
+	return b.Stop(context.WithoutCancel(ctx))
+}
+
+// RunOnce claims one batch of due deliveries, runs it, and returns how many
+// deliveries it was. It works with and without Start, for tests and scripts.
+func (b *Bus) RunOnce(ctx context.Context) (int, error) {
+	e, err := b.readyEngine(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("run once: %w", err)
+	}
+	return e.RunOnce(ctx)
+}
+
+// Drain runs deliveries until none is due, those included that handlers cause
+// meanwhile, and returns how many it ran. When the context ends before that,
+// the error says so.
+func (b *Bus) Drain(ctx context.Context) (int, error) {
+	e, err := b.readyEngine(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("drain: %w", err)
+	}
+	return e.Drain(ctx)
+}
+
+func (b *Bus) readyEngine(ctx context.Context) (*dispatch.Engine, error) {
+	if err := b.usable("dispatch"); err != nil {
+		return nil, err
+	}
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.engineLocked(), nil
+}
+
+// currentEngine is the engine, if there is one.
+func (b *Bus) currentEngine() *dispatch.Engine {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.engine
+}
