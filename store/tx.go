@@ -69,6 +69,15 @@ func WithTx(ctx context.Context, tx Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, &txList{tx: tx, outer: outer})
 }
 
+// WithoutTx returns a context that carries no transaction, for work that does
+// not belong to the transaction of whoever starts it.
+func WithoutTx(ctx context.Context) context.Context {
+	if list, _ := ctx.Value(txKey{}).(*txList); list == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, txKey{}, (*txList)(nil))
+}
+
 // TxsFrom returns the transactions that the context carries, the innermost
 // first. It is nil when there are none.
 func TxsFrom(ctx context.Context) []Tx {

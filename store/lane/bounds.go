@@ -40,8 +40,9 @@ func (b *Bounds[S]) Begin() Mark {
 // Hint says that a delivery that is due at due may have been added.
 func (b *Bounds[S]) Hint(s S, due time.Time) {
 	b.clock++
-	old, known := b.slices[s]
-	if known && !due.Before(old.empty) {
+	old := b.slices[s]
+	if !due.Before(old.empty) {
+		// A slice of which nothing is known stays so: what else it has may be due.
 		due = old.empty
 	}
 	b.slices[s] = bound{empty: due, hinted: b.clock}

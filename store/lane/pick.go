@@ -17,14 +17,14 @@ const (
 type Verdict uint8
 
 const (
-	// Take: the candidate belongs to the claim.
+	// Take says that the candidate belongs to the claim.
 	Take Verdict = iota + 1
-	// Running: it runs already.
+	// Running says that it runs already.
 	Running
-	// Blocked: an earlier delivery of its handler and key is unfinished, or
-	// another one of them runs or was just taken.
+	// Blocked says that an earlier delivery of its handler and key is
+	// unfinished, or another one of them runs or was just taken.
 	Blocked
-	// Full: its handler has its share, or the claim is full.
+	// Full says that its handler has its share, or the claim is full.
 	Full
 )
 

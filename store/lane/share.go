@@ -17,13 +17,15 @@ func Rounds(n int) int {
 // deliveries handler i takes at most; only handlers that have due work should
 // be counted, the others want 0. Each handler that wants something gets one
 // before any gets two, and so on; when there are more handlers than the limit,
-// those from start on are served first. A caller that moves start on with each
-// claim serves every handler within ceil(handlers/limit) claims.
+// those from start on are served first; start counts round the list. A caller
+// that moves start on by limit with each claim serves every handler within
+// ceil(handlers/limit) claims.
 func Shares(limit int, wants []int, start int) []int {
 	shares := make([]int, len(wants))
 	if len(wants) == 0 {
 		return shares
 	}
+	start = (start%len(wants) + len(wants)) % len(wants)
 	open := 0
 	for _, want := range wants {
 		if want > 0 {

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -46,23 +47,23 @@ func ParseToken(text string) (Token, error) {
 	if !ok {
 		return Token{}, ErrToken
 	}
-	number, ok := parseNumber(laneText, 8)
-	epoch, okEpoch := parseNumber(epochText, 63)
-	claims, okClaims := parseNumber(claimsText, 63)
-	if !ok || !okEpoch || !okClaims || number >= Count {
+	number, ok := parseNumber(laneText)
+	epoch, okEpoch := parseNumber(epochText)
+	claims, okClaims := parseNumber(claimsText)
+	if !ok || !okEpoch || !okClaims || number > math.MaxUint8 {
 		return Token{}, ErrToken
 	}
-	t := Token{Lane: uint8(number), Epoch: int64(epoch), Claims: int64(claims)}
+	t := Token{Lane: uint8(number), Epoch: epoch, Claims: claims} //nolint:gosec // number is below 256
 	if !t.Valid() {
 		return Token{}, ErrToken
 	}
 	return t, nil
 }
 
-func parseNumber(text string, bits int) (uint64, bool) {
+func parseNumber(text string) (int64, bool) {
 	if text == "" || text[0] < '0' || text[0] > '9' || (text[0] == '0' && len(text) > 1) {
 		return 0, false
 	}
-	number, err := strconv.ParseUint(text, 10, bits)
+	number, err := strconv.ParseInt(text, 10, 64)
 	return number, err == nil
 }
