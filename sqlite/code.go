@@ -1,0 +1,33 @@
+package sqlite
+
+// Primary result codes of SQLite (https://www.sqlite.org/rescode.html).
+const (
+	codeError     = 1
+	codePerm      = 3
+	codeBusy      = 5
+	codeLocked    = 6
+	codeNoMem     = 7
+	codeReadOnly  = 8
+	codeInterrupt = 9
+	codeIOErr     = 10
+	codeCorrupt   = 11
+	codeFull      = 13
+	codeCantOpen  = 14
+	codeProtocol  = 15
+	codeSchema    = 17
+	codeTooBig    = 18
+	codeConstrain = 19
+	codeAuth      = 23
+	codeNotADB    = 26
+)
+
+// primaryCode returns the primary result code of an error of the driver.
+func primaryCode(err error) (code int, ok bool) {
+	code, ok = resultCode(err)
+	return code & 0xff, ok
+}
+
+func isBusy(err error) bool {
+	code, ok := primaryCode(err)
+	return ok && (code == codeBusy || code == codeLocked)
+}

@@ -1,0 +1,270 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// errRolledBack is the error of statements in a transaction that SQLite itself
+// has rolled back, as it does when it interrupts a write: they would run, and
+// commit, outside of it.
+var errRolledBack = store.NewError(
+	"use transaction", store.ErrTxDone, "the database rolled it back after an earlier error", nil)
+
+type txState uint8
+
+const (
+	txNone txState = iota
+	txOpen
+	txRolledBack
+)
+
+// conn is a connection of the driver with what the driver leaves out.
+type conn struct {
+	driverConn
+	c      *connector
+	cached map[string]*stmt
+	state  txState
+}
+
+// patientKey has the context that bounds the wait of a BEGIN whose transaction
+// outlives that context.
+type patientKey struct{}
+
+// patient returns a context for BeginTx: the transaction does not end with ctx,
+// but the wait for it does.
+func patient(ctx context.Context) context.Context {
+	return context.WithValue(context.WithoutCancel(ctx), patientKey{}, ctx)
+}
+
+func waitContext(ctx context.Context) context.Context {
+	if outer, ok := ctx.Value(patientKey{}).(context.Context); ok {
+		return outer
+	}
+	return ctx
+}
+
+// BeginTx begins an immediate transaction on a writer, unless a read-only one
+// is asked for.
+func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	if o.Isolation != 0 {
+		return nil, fmt.Errorf("isolation level %d: SQLite transactions are serializable, leave it out", o.Isolation)
+	}
+	begin := "BEGIN"
+	if c.c.writer && !o.ReadOnly {
+		begin = "BEGIN IMMEDIATE"
+	}
+	wait := waitContext(ctx)
+	if err := c.c.wait(wait, func() error { return c.control(begin) }); err != nil {
+		return nil, err
+	}
+	c.state = txOpen
+	c.c.meter.begun(c.c.writer && !o.ReadOnly)
+	return tx{c}, nil
+}
+
+// Begin is what older versions of database/sql call.
+func (c *conn) Begin() (driver.Tx, error) { return nil, driver.ErrSkip }
+
+// control runs a statement that begins or ends a transaction. No context may
+// interrupt it: then nobody would know what it did.
+func (c *conn) control(text string) error {
+	s, err := c.prepared(text)
+	if err != nil {
+		return err
+	}
+	_, err = s.exec.ExecContext(uninterrupted{}, nil)
+	return err
+}
+
+// prepared returns the prepared form of a statement that is kept.
+func (c *conn) prepared(text string) (*stmt, error) {
+	if s := c.cached[text]; s != nil {
+		return s, nil
+	}
+	s, err := c.prepare(uninterrupted{}, text)
+	if err != nil {
+		return nil, err
+	}
+	c.cached[text] = s
+	return s, nil
+}
+
+func (c *conn) prepare(ctx context.Context, text string) (*stmt, error) {
+	inner, err := c.driverConn.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	exec, okExec := inner.(driver.StmtExecContext)
+	query, okQuery := inner.(driver.StmtQueryContext)
+	if !okExec || !okQuery {
+		return nil, errors.Join(fmt.Errorf("driver statement %T takes no context", inner), inner.Close())
+	}
+	return &stmt{Stmt: inner, exec: exec, query: query, c: c}, nil
+}
+
+// Prepare is PrepareContext without a context.
+func (c *conn) Prepare(text string) (driver.Stmt, error) {
+	return c.PrepareContext(uninterrupted{}, text)
+}
+
+// PrepareContext prepares a statement of a caller.
+func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
+	var s *stmt
+	err := c.guard(ctx, func() (err error) {
+		s, err = c.prepare(ctx, text)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ExecContext runs a statement, one of the store in its prepared form.
+func (c *conn) ExecContext(
+	ctx context.Context, text string, args []driver.NamedValue,
+) (result driver.Result, err error) {
+	if _, ours := c.c.statements[text]; ours && c.state == txOpen {
+		s, err := c.prepared(text)
+		if err != nil {
+			return nil, err
+		}
+		return s.ExecContext(ctx, args)
+	}
+	err = c.guard(ctx, func() (err error) {
+		result, err = c.driverConn.ExecContext(ctx, text, args)
+		return err
+	})
+	return result, err
+}
+
+// QueryContext runs a query, one of the store in its prepared form.
+func (c *conn) QueryContext(
+	ctx context.Context, text string, args []driver.NamedValue,
+) (rows driver.Rows, err error) {
+	if _, ours := c.c.statements[text]; ours && c.state == txOpen {
+		s, err := c.prepared(text)
+		if err != nil {
+			return nil, err
+		}
+		return s.QueryContext(ctx, args)
+	}
+	err = c.guard(ctx, func() (err error) {
+		rows, err = c.driverConn.QueryContext(ctx, text, args)
+		return err
+	})
+	return rows, err
+}
+
+// Close also closes the statements that were kept.
+func (c *conn) Close() error {
+	var errs []error
+	for _, s := range c.cached {
+		errs = append(errs, s.Stmt.Close())
+	}
+	c.cached = nil
+	return errors.Join(append(errs, c.driverConn.Close())...)
+}
+
+// guard runs f, which is a statement of a caller or of the store.
+func (c *conn) guard(ctx context.Context, f func() error) error {
+	c.c.meter.statement()
+	switch {
+	case c.state == txRolledBack:
+		return errRolledBack
+	case c.state == txOpen:
+		err := f()
+		if err != nil {
+			c.findOut()
+		}
+		return err
+	case !c.c.writer:
+		return f()
+	default:
+		return c.alone(ctx, f)
+	}
+}
+
+// alone runs a statement outside of a transaction. It may be a script, so
+// the driver waits for locks here: after a part of it, f can't be repeated.
+func (c *conn) alone(ctx context.Context, f func() error) error {
+	if err := c.busyTimeout(ctx, c.c.busyTimeout.Milliseconds()); err != nil {
+		return err
+	}
+	err := f()
+	return errors.Join(err, c.busyTimeout(context.WithoutCancel(ctx), 0))
+}
+
+func (c *conn) busyTimeout(ctx context.Context, milliseconds int64) error {
+	_, err := c.driverConn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", milliseconds), nil)
+	return err
+}
+
+// findOut notes whether SQLite has rolled the transaction back, which no
+// standard interface tells: a BEGIN succeeds only outside of a transaction.
+func (c *conn) findOut() {
+	if c.control("BEGIN") == nil {
+		c.state = txRolledBack
+		_ = c.control("ROLLBACK") //nolint:errcheck // The empty transaction of the line above always ends.
+	}
+}
+
+// tx ends the transaction of its connection.
+type tx struct{ c *conn }
+
+func (t tx) Commit() error {
+	if t.c.state == txRolledBack {
+		t.c.state = txNone
+		return errRolledBack
+	}
+	// In WAL mode a COMMIT meets no lock; should it, then nothing has been
+	// committed and it may be repeated.
+	err := t.c.c.wait(uninterrupted{}, func() error { return t.c.control("COMMIT") })
+	t.c.state = txNone
+	if err != nil {
+		// It fails when the COMMIT has ended the transaction already.
+		_ = t.c.control("ROLLBACK") //nolint:errcheck // The error of the COMMIT is the one that counts.
+	}
+	return err
+}
+
+func (t tx) Rollback() error {
+	ended := t.c.state == txRolledBack
+	t.c.state = txNone
+	if ended {
+		return nil
+	}
+	return t.c.control("ROLLBACK")
+}
+
+// stmt is a prepared statement that knows its connection.
+type stmt struct {
+	driver.Stmt
+	exec  driver.StmtExecContext
+	query driver.StmtQueryContext
+	c     *conn
+}
+
+func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
+	err = s.c.guard(ctx, func() (err error) {
+		result, err = s.exec.ExecContext(ctx, args)
+		return err
+	})
+	return result, err
+}
+
+func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
+	err = s.c.guard(ctx, func() (err error) {
+		rows, err = s.query.QueryContext(ctx, args)
+		return err
+	})
+	return rows, err
+}
+
+var _ io.Closer = (*conn)(nil)

@@ -1,0 +1,2 @@
+// Package sqlite is the relaybus store on SQLite.
+package sqlite

@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/relaybus-go/relaybus/store/lane"
+)
+
+// look reads, without the write lock, where something is due, and whether there
+// is an owner to take over from.
+func (c *claiming) look(ctx context.Context) error {
+	c.plan = nil
+	c.dropKnown()
+	return c.s.read(ctx, c.op, func(ctx context.Context, x *session) error {
+		owner := c.owner()
+		var lease int64
+		found, err := x.row(ctx, c.s.sql.ownLease, []any{&lease}, owner)
+		if err != nil {
+			return err
+		}
+		if !found {
+			// Somebody took over from it.
+			c.w.mu.Lock()
+			c.w.forget()
+			c.w.mu.Unlock()
+			owner = 0
+		}
+		var dead int64
+		expired, err := x.row(ctx, c.s.sql.expiredOwners, []any{&dead}, c.now, owner)
+		if err != nil {
+			return err
+		}
+		c.expired = expired
+		return c.discover(still(ctx), x)
+	})
+}
+
+// discover finds the lanes of the handlers that have something to claim. What
+// was known of them is dropped before the session begins: a hint that comes in
+// later is of a commit that the session may not see, and stays.
+func (c *claiming) discover(ctx context.Context, x *session) error {
+	if err := c.findPaused(ctx, x); err != nil {
+		return err
+	}
+	c.w.mu.Lock()
+	c.w.looked, c.w.claimed = c.now, 0
+	c.w.mu.Unlock()
+	for i := range c.wants {
+		if c.wants[i].held {
+			continue
+		}
+		for _, ref := range c.wants[i].refs {
+			if err := c.discoverLanes(ctx, x, i, ref); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *claiming) findPaused(ctx context.Context, x *session) error {
+	paused := make(map[int64]bool)
+	err := x.rows(ctx, c.s.sql.pausedRefs, func(scan func(...any) error) (bool, error) {
+		var ref int64
+		err := scan(&ref)
+		paused[ref] = true
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range c.wants {
+		c.wants[i].held = false
+		if len(paused) == 0 {
+			continue
+		}
+		for _, ref := range c.wants[i].refs {
+			c.wants[i].held = c.wants[i].held || paused[ref]
+		}
+	}
+	return nil
+}
+
+func (c *claiming) discoverLanes(ctx context.Context, x *session, i int, ref int64) error {
+	type found struct {
+		lane uint8
+		due  int64
+	}
+	var lanes []found
+	c.w.mu.Lock()
+	owner := c.w.owner
+	c.w.mu.Unlock()
+	err := x.rows(ctx, c.s.sql.discover, func(scan func(...any) error) (bool, error) {
+		var f found
+		var holder int64
+		if err := scan(&f.lane, &f.due, &holder); err != nil {
+			return false, err
+		}
+		if holder == 0 || holder == owner {
+			lanes = append(lanes, f)
+		}
+		return true, nil
+	}, ref)
+	if err != nil {
+		return err
+	}
+	probe := newPlan(c, x)
+	for _, f := range lanes {
+		at := place{due: f.due}
+		c.w.mu.Lock()
+		mine := c.w.held[slice{ref, f.lane}] > 0
+		c.w.mu.Unlock()
+		found := true
+		if mine && f.due <= c.now && x.snapshot {
+			// The first ones may just be those that run.
+			if at, found, err = probe.firstFree(ctx, i, ref, f.lane, at); err != nil {
+				return err
+			}
+		}
+		if found {
+			c.w.hint(slice{ref, f.lane}, at.due)
+		}
+	}
+	return nil
+}
+
+// firstFree returns the place of the first delivery in a slice of ours that
+// could be claimed, or becomes due later.
+func (p *plan) firstFree(ctx context.Context, i int, ref int64, number uint8, from place) (place, bool, error) {
+	p.picker = lane.NewPicker(1, p.busy)
+	p.picks, p.blocked, p.cut = nil, nil, false
+	clear(p.seen)
+	p.picker.Allow(i, 1)
+	at, found, err := p.readLane(ctx, i, ref, number, from)
+	if p.cut {
+		// To be read from the start, and parked.
+		return from, true, err
+	}
+	if err == nil && len(p.picks) > 0 {
+		pick := p.picks[0]
+		return place{pick.due, pick.event}, true, nil
+	}
+	return at, found, err
+}

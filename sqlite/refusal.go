@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// refusal is a transaction that could not begin: every statement on it fails
+// with the reason. [Tx] has one result, and a panic would be no way to say that
+// the database is locked.
+type refusal struct {
+	err error
+	db  *sql.DB
+	tx  *sql.Tx
+}
+
+func newRefusal(err error) *refusal {
+	r := &refusal{err: err, db: sql.OpenDB(refusingConnector{err})}
+	// The driver below begins without fail.
+	r.tx, _ = r.db.BeginTx(uninterrupted{}, nil) //nolint:errcheck // See above.
+	return r
+}
+
+func (r *refusal) close() {
+	_ = r.tx.Rollback() //nolint:errcheck // The caller may have ended it.
+	_ = r.db.Close()    //nolint:errcheck // There is nothing behind it.
+}
+
+type refusingConnector struct{ err error }
+
+func (c refusingConnector) Connect(context.Context) (driver.Conn, error) { return refusingConn(c), nil }
+func (c refusingConnector) Driver() driver.Driver                        { return refusingDriver(c) }
+
+type refusingDriver struct{ err error }
+
+func (d refusingDriver) Open(string) (driver.Conn, error) { return refusingConn(d), nil }
+
+type refusingConn struct{ err error }
+
+func (c refusingConn) Prepare(string) (driver.Stmt, error) { return nil, c.err }
+func (c refusingConn) Close() error                        { return nil }
+func (c refusingConn) Begin() (driver.Tx, error)           { return refusingTx(c), nil }
+
+type refusingTx struct{ err error }
+
+func (t refusingTx) Commit() error { return t.err }
+func (refusingTx) Rollback() error { return nil }

@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// session runs the store's statements in one transaction.
+type session struct {
+	s  *Store
+	tx *sql.Tx
+	// committed runs after the commit, while the writer is still held: what is
+	// kept in memory changes in the order of the database.
+	committed []func()
+	// refs has the handlers that this transaction itself has added.
+	refs map[string]int64
+	// settles says that a claim ends with the transaction.
+	settles bool
+	// snapshot says that it only sees what is committed.
+	snapshot bool
+}
+
+func (x *session) onCommit(f func()) { x.committed = append(x.committed, f) }
+
+func (x *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	result, err := x.tx.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	x.s.meter.rows.Add(n)
+	return n, err
+}
+
+// rows calls scan for each row until it returns false or an error.
+func (x *session) rows(
+	ctx context.Context, text string, scan func(scan func(dest ...any) error) (more bool, err error), args ...any,
+) (err error) {
+	rows, err := x.tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		x.s.meter.rows.Add(1)
+		more, err := scan(rows.Scan)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// row reads at most one row.
+func (x *session) row(ctx context.Context, text string, dest []any, args ...any) (found bool, err error) {
+	err = x.rows(ctx, text, func(scan func(...any) error) (bool, error) {
+		found = true
+		return false, scan(dest...)
+	}, args...)
+	return found, err
+}
+
+// write runs fn in a write transaction of the store's own. The context that fn
+// gets does not end; the one of the caller is looked at before the commit.
+func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	t, err := s.begin(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer t.rollback()
+	if err := s.current(still(ctx), t.session); err != nil {
+		return s.translate(op, err)
+	}
+	if err := fn(still(ctx), t.session); err != nil {
+		return s.translate(op, err)
+	}
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
+	return t.commit(op)
+}
+
+// read runs fn in a read transaction.
+func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	if s.closed.Load() {
+		return store.NewError(op, store.ErrClosed, "", nil)
+	}
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s.translate(op, err)
+	}
+	defer func() { _ = tx.Rollback() }() //nolint:errcheck // Nothing was written.
+	x := &session{s: s, tx: tx, snapshot: true}
+	if err := s.current(ctx, x); err != nil {
+		return s.translate(op, err)
+	}
+	return s.translate(op, fn(ctx, x))
+}
+
+// writing is an open write transaction on the writer connection.
+type writing struct {
+	*session
+	conn *sql.Conn
+	done bool
+}
+
+// begin waits for the writer connection of this process, and then for the
+// write lock of the file.
+func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
+	if s.closed.Load() {
+		return nil, store.NewError(op, store.ErrClosed, "", nil)
+	}
+	if err := ended(ctx, op); err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, s.cfg.BusyTimeout)
+	defer cancel()
+	conn, err := s.writer.Conn(wait)
+	if err != nil {
+		if late := ended(ctx, op); late != nil {
+			return nil, late
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, store.NewError(op, store.ErrUnavailable,
+				"a transaction of this process holds the writer connection for too long; "+
+					"code inside a transaction must pass the transaction's context on", err)
+		}
+		return nil, s.translate(op, err)
+	}
+	s.crash("begin")
+	tx, err := conn.BeginTx(patient(ctx), nil)
+	if err != nil {
+		err = errors.Join(err, conn.Close())
+		if late := ended(ctx, op); late != nil {
+			return nil, late
+		}
+		return nil, s.translate(op, err)
+	}
+	return &writing{session: &session{s: s, tx: tx}, conn: conn}, nil
+}
+
+// rollback does nothing after a commit.
+func (t *writing) rollback() {
+	if t.done {
+		return
+	}
+	t.done = true
+	_ = t.tx.Rollback() //nolint:errcheck // A transaction that can't be rolled back ends with its connection.
+	_ = t.conn.Close()  //nolint:errcheck // It returns to the pool, or is gone.
+}
+
+// commit ends the transaction. Without [store.ErrOutcomeUnknown] an error means
+// that nothing was committed.
+func (t *writing) commit(op string) error {
+	t.done = true
+	// The connection returns to the pool only after memory has followed.
+	defer func() { _ = t.conn.Close() }() //nolint:errcheck // As above.
+	t.pass("commit ", op)
+	err := t.tx.Commit()
+	if err != nil {
+		if code, ok := primaryCode(err); ok && code == codeIOErr {
+			return uncertain(op, err)
+		}
+		return t.s.translate(op, err)
+	}
+	t.pass("committed ", op)
+	t.s.commits.Add(1)
+	for _, f := range t.committed {
+		f()
+	}
+	return nil
+}
+
+// pass tells the crash points of a commit.
+func (t *writing) pass(step, op string) {
+	t.s.crash(step + op)
+	if t.settles {
+		t.s.crash(step + "settlement")
+	}
+}

@@ -1,0 +1,298 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// transaction is a [store.Tx] of this package.
+type transaction struct {
+	// owner is the store that opened it, or nil for one that a caller opened.
+	owner *Store
+	op    string
+
+	mu sync.Mutex
+	// open is the database transaction of one of ours, once it has begun.
+	open *writing
+	// joined is the one of a caller, and its sessions by store.
+	joined   *sql.Tx
+	sessions map[*Store]*session
+	refused  *refusal // when it could not begin
+	done     bool
+	broken   error // set when a part of an append may be missing
+}
+
+// StoreKind returns "sqlite".
+func (*transaction) StoreKind() string { return Kind }
+
+// Join makes a transaction that the caller opened usable for the store and the
+// bus: a *sql.Tx on [Store.DB], or on a handle of the caller's own that leads
+// to the same file. The caller commits it. It must be a SQLite transaction, and
+// should be an immediate one: see [Store.DB]. A transaction of another database
+// is refused with [store.ErrForeignTx], and stays usable.
+func Join(tx *sql.Tx) store.Tx { return &transaction{joined: tx} }
+
+// Tx returns the innermost SQLite transaction of the context. With two SQLite
+// stores, [Store.Tx] tells them apart. It panics when the context carries none;
+// see [TxFrom].
+//
+// A transaction that was opened lazily begins now. If it can't begin, every
+// statement on the returned transaction fails with the error that says why,
+// and so does the commit.
+func Tx(ctx context.Context) *sql.Tx {
+	tx, ok := TxFrom(ctx)
+	if !ok {
+		panic("sqlite.Tx: the context carries no SQLite transaction; " +
+			"it must be the one that Bus.Transaction, Store.Transact or a transactional handler passes")
+	}
+	return tx
+}
+
+// TxFrom is [Tx] that reports whether there is one instead of panicking.
+func TxFrom(ctx context.Context) (*sql.Tx, bool) {
+	for _, tx := range store.TxsFrom(ctx) {
+		if t, ok := tx.(*transaction); ok {
+			return t.handle(ctx), true
+		}
+	}
+	return nil, false
+}
+
+// Tx returns the innermost transaction of the context that this store opened,
+// or that was joined and belongs to its database. It panics like the function
+// [Tx].
+func (s *Store) Tx(ctx context.Context) *sql.Tx {
+	for _, tx := range store.TxsFrom(ctx) {
+		if t, ok := tx.(*transaction); ok && s.CheckTx(ctx, tx) == nil {
+			return t.handle(ctx)
+		}
+	}
+	panic("sqlite.Store.Tx: the context carries no open transaction of this store")
+}
+
+// handle returns the driver's transaction, and begins it when it is lazy.
+func (t *transaction) handle(ctx context.Context) *sql.Tx {
+	if t.owner == nil {
+		return t.joined
+	}
+	if _, err := t.begin(ctx); err != nil {
+		return t.refuse(err)
+	}
+	return t.open.tx
+}
+
+// refuse returns a transaction on which everything fails with the error.
+func (t *transaction) refuse(err error) *sql.Tx {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refused == nil {
+		t.refused = newRefusal(err)
+	}
+	return t.refused.tx
+}
+
+// begin returns the session of a transaction of ours.
+func (t *transaction) begin(ctx context.Context) (*session, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refused != nil {
+		return nil, t.refused.err
+	}
+	if t.done {
+		return nil, store.NewError("use transaction", store.ErrTxDone, "", nil)
+	}
+	if t.open != nil {
+		return t.open.session, nil
+	}
+	open, err := t.owner.begin(ctx, t.op)
+	if err != nil {
+		return nil, err
+	}
+	t.open = open
+	return open.session, nil
+}
+
+// end ends a transaction of ours that was not committed.
+func (t *transaction) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = true
+	if t.open != nil {
+		t.open.rollback()
+	}
+	if t.refused != nil {
+		t.refused.close()
+	}
+}
+
+// Transact runs fn in a transaction; see [store.Transactor]. It waits for its
+// turn up to [Config].BusyTimeout, and so does a Transact inside of fn that is
+// not given fn's context, in vain. fn runs once.
+func (s *Store) Transact(
+	ctx context.Context, o store.TxOptions, fn func(ctx context.Context, tx store.Tx) error,
+) error {
+	const op = "run transaction"
+	if s.closed.Load() {
+		return store.NewError(op, store.ErrClosed, "", nil)
+	}
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
+	t := &transaction{owner: s, op: op}
+	defer t.end()
+	if !o.Lazy {
+		if _, err := t.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if err := fn(store.WithTx(ctx, t), t); err != nil {
+		return err
+	}
+	return t.commit(ctx)
+}
+
+func (t *transaction) commit(ctx context.Context) error {
+	if err := ended(ctx, t.op); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.refused != nil:
+		return t.owner.translate(t.op, t.refused.err)
+	case t.broken != nil:
+		return t.owner.translate(t.op, t.broken)
+	case t.open == nil:
+		t.done = true
+		return nil
+	}
+	t.done = true
+	err := t.open.commit(t.op)
+	if errors.Is(err, sql.ErrTxDone) {
+		// fn has committed or rolled back the driver's transaction by itself.
+		return &store.Error{Op: t.op, Class: store.ErrTxDone, Also: store.ErrOutcomeUnknown, Err: err}
+	}
+	return err
+}
+
+// CheckTx reports whether tx is an open transaction of this database; see
+// [store.Transactor].
+func (s *Store) CheckTx(ctx context.Context, tx store.Tx) error {
+	const op = "check transaction"
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
+	t, ok := tx.(*transaction)
+	switch {
+	case !ok || t == nil || (t.owner != nil && t.owner != s && !s.sameDatabase(ctx, t.owner)):
+		return store.NewError(op, store.ErrForeignTx, "", nil)
+	case t.owner == nil:
+		_, err := s.join(still(ctx), op, t)
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done {
+		return store.NewError(op, store.ErrTxDone, "", nil)
+	}
+	return nil
+}
+
+// sameDatabase reports whether another store of this process is on the same
+// tables of the same file.
+func (s *Store) sameDatabase(ctx context.Context, other *Store) bool {
+	if s.cfg.Prefix != other.cfg.Prefix {
+		return false
+	}
+	mine, err := s.databaseID(ctx)
+	if err != nil {
+		return false
+	}
+	theirs, err := other.databaseID(ctx)
+	return err == nil && mine == theirs
+}
+
+// databaseID returns the random id that Setup gave the database.
+func (s *Store) databaseID(ctx context.Context) (string, error) {
+	if id := s.identity.Load(); id != nil {
+		return *id, nil
+	}
+	err := s.read(ctx, "read database id", func(ctx context.Context, x *session) error {
+		return s.learnIdentity(ctx, x)
+	})
+	if err != nil {
+		return "", err
+	}
+	return *s.identity.Load(), nil
+}
+
+// sessionOf returns the session in which the store works inside tx.
+func (s *Store) sessionOf(ctx context.Context, op string, tx store.Tx) (*session, *transaction, error) {
+	if s.closed.Load() {
+		return nil, nil, store.NewError(op, store.ErrClosed, "", nil)
+	}
+	if err := s.CheckTx(ctx, tx); err != nil {
+		return nil, nil, s.translate(op, err)
+	}
+	t, _ := tx.(*transaction) //nolint:errcheck // CheckTx has looked.
+	if t.owner == nil {
+		x, err := s.join(still(ctx), op, t)
+		return x, t, err
+	}
+	x, err := t.begin(ctx)
+	if err != nil {
+		return nil, nil, s.translate(op, err)
+	}
+	if err := s.current(still(ctx), x); err != nil {
+		return nil, nil, s.translate(op, err)
+	}
+	return x, t, nil
+}
+
+// join checks a caller's transaction, once with success, and whether it is still
+// open each time.
+func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, error) {
+	if t.joined == nil {
+		return nil, store.NewError(op, store.ErrTxDone, "the transaction is nil", nil)
+	}
+	mine, err := s.databaseID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.sessions[s]
+	if x == nil {
+		x = &session{s: s, tx: t.joined}
+	}
+	var theirs string
+	found, err := x.row(ctx, s.sql.getMeta, []any{&theirs}, metaIdentity)
+	switch {
+	case errors.Is(err, sql.ErrTxDone):
+		return nil, store.NewError(op, store.ErrTxDone, "", err)
+	case err != nil && isTrouble(err):
+		return nil, s.translate(op, err)
+	case err != nil || !found || theirs != mine:
+		return nil, store.NewError(op, store.ErrForeignTx, "", err)
+	}
+	if t.sessions[s] == nil {
+		if err := s.current(ctx, x); err != nil {
+			return nil, s.translate(op, err)
+		}
+		if t.sessions == nil {
+			t.sessions = make(map[*Store]*session)
+		}
+		t.sessions[s] = x
+	}
+	return x, nil
+}
+
+// isTrouble tells an error that says nothing about whose database it is.
+func isTrouble(err error) bool {
+	code, ok := primaryCode(err)
+	return ok && code != codeError || errors.Is(err, errRolledBack)
+}
