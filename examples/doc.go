@@ -1,2 +1,0 @@
-// Package examples holds programs that show relaybus at work, each in a directory of its own.
-package examples
