@@ -29,7 +29,7 @@ type Bus struct {
 
 	// warned remembers for which event types it was logged that nobody
 	// handles them.
-	warned sync.Map
+	warned onceEach
 }
 
 // New returns a bus over a store, which it never closes. Everything that is
@@ -131,6 +131,8 @@ func (b *Bus) checkHandler(h *Handler) error {
 	}
 	if h.run == nil {
 		fail("function is nil")
+	} else if err := b.wrap(h); err != nil {
+		fail("%w", err)
 	}
 	if len(h.types) == 0 {
 		fail("takes no event type")
@@ -188,6 +190,28 @@ func (b *Bus) Handlers() []HandlerInfo {
 		})
 	}
 	return infos
+}
+
+// onceEach remembers texts, so that each is told once. What comes after the
+// first maxTexts is not told at all.
+type onceEach struct {
+	mu   sync.Mutex
+	seen map[string]struct{}
+}
+
+const maxTexts = 1000
+
+func (o *onceEach) first(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, seen := o.seen[text]; seen || len(o.seen) >= maxTexts {
+		return false
+	}
+	if o.seen == nil {
+		o.seen = make(map[string]struct{})
+	}
+	o.seen[text] = struct{}{}
+	return true
 }
 
 // typeRegistry knows which Go type stands behind a name.

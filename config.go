@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -219,12 +220,16 @@ func (c Config) validate(f store.Features) error {
 	if c.CompletionLinger != Never {
 		span("CompletionLinger", c.CompletionLinger, 0, time.Second)
 	}
-	for field, d := range map[string]time.Duration{
-		"Retention.Completed": c.Retention.Completed, "Retention.Dead": c.Retention.Dead,
-		"Retention.Interval": c.Retention.Interval,
+	for _, r := range []struct {
+		field string
+		d     time.Duration
+	}{
+		{"Retention.Completed", c.Retention.Completed},
+		{"Retention.Dead", c.Retention.Dead},
+		{"Retention.Interval", c.Retention.Interval},
 	} {
-		if d != Never {
-			span(field, d, time.Millisecond, 10*maxDelay)
+		if r.d != Never {
+			span(r.field, r.d, time.Millisecond, 10*maxDelay)
 		}
 	}
 	check(c.Retry.validate("Retry"))
@@ -238,11 +243,17 @@ func (c Config) validate(f store.Features) error {
 			errs = append(errs, fmt.Errorf("Middleware[%d] is nil", i))
 		}
 	}
+	goTypes := make(map[string]reflect.Type)
 	for i, t := range c.EventTypes {
 		if t == nil {
 			errs = append(errs, fmt.Errorf("EventTypes[%d] is nil", i))
 		} else if reason := checkTypeName(t.Name()); reason != "" {
 			errs = append(errs, fmt.Errorf("EventTypes[%d]: name %s", i, reason))
+		} else if own := t.payloadType(); own != nil {
+			if old := goTypes[t.Name()]; old != nil && old != own {
+				errs = append(errs, fmt.Errorf("EventTypes[%d]: %s is defined with two Go types, %v and %v", i, t.Name(), old, own))
+			}
+			goTypes[t.Name()] = own
 		}
 	}
 	if len(errs) == 0 {

@@ -3,6 +3,7 @@ package relaybus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/relaybus-go/relaybus/internal/dispatch"
@@ -45,7 +46,7 @@ func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 	if h.retry != nil {
 		policy = h.retry.withDefaults()
 	}
-	run := b.wrap(h)
+	run := h.wrapped
 	timeout := b.handlerTimeout(h)
 	return &dispatch.Handler{
 		Handler:       store.Handler{ID: h.id, Aliases: b.catalog.aliasesOf(h)},
@@ -69,12 +70,28 @@ func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 }
 
 // wrap puts the middleware around a handler, the first one outermost.
-func (b *Bus) wrap(h *Handler) HandlerFunc {
-	run := h.run
+func (b *Bus) wrap(h *Handler) error {
+	h.wrapped = h.run
 	for i := len(b.cfg.Middleware) - 1; i >= 0; i-- {
-		run = b.cfg.Middleware[i](run)
+		wrapped, err := wrapOnce(b.cfg.Middleware[i], h.wrapped)
+		if err != nil {
+			return fmt.Errorf("Middleware[%d] %w", i, err)
+		}
+		h.wrapped = wrapped
 	}
-	return run
+	return nil
+}
+
+func wrapOnce(m Middleware, next HandlerFunc) (run HandlerFunc, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			run, err = nil, fmt.Errorf("panicked with a %T", value)
+		}
+	}()
+	if run = m(next); run == nil {
+		return nil, errors.New("returned nil")
+	}
+	return run, nil
 }
 
 func (b *Bus) concurrency(h *Handler) int {
@@ -154,7 +171,7 @@ type observer Bus
 var _ dispatch.Observer = (*observer)(nil)
 
 func (o *observer) Claimed(n int, took time.Duration, err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil {
 		o.cfg.Logger.Warn("relaybus: claim failed", "error", err)
 	}
 	each(&o.hooks, func(h HookClaimed) { h.OnClaimed(Claimed{Deliveries: n, Took: took, Err: err}) })

@@ -45,7 +45,10 @@ var (
 	ErrNotStarted = errors.New("bus is not started")
 	// ErrStopped: the bus has been stopped, or its start has failed; it can't be
 	// used again.
-	ErrStopped = errors.New("bus is stopped")
+	ErrStopped = dispatch.ErrStopped
+	// ErrHeldBack: Drain stopped while handlers that may have due deliveries
+	// wait for their rate limit, or for something that was [Unavailable].
+	ErrHeldBack = dispatch.ErrHeldBack
 )
 
 // Errors that come from the store: see package store for each.
@@ -74,6 +77,10 @@ var (
 
 // PanicError is the error of an attempt whose handler panicked.
 type PanicError = dispatch.PanicError
+
+// HeldBackError is the error of a Drain that stopped while handlers wait: which,
+// and until when. It matches [ErrHeldBack].
+type HeldBackError = dispatch.HeldBackError
 
 // StopError says what Stop had to leave behind: handlers that still run, and
 // claims that could not be given back.

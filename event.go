@@ -56,6 +56,10 @@ func rawEvent(handler string, c *store.Claimed) *RawEvent {
 	}
 }
 
+// EventOf returns an event of a store as handlers get it, for tests and tools
+// that read a store by its own means. Handler and Attempt are not set.
+func EventOf(e store.Event) *RawEvent { return rawEvent("", &store.Claimed{Event: e}) }
+
 // Decode returns the event with its payload decoded. Numbers that are decoded
 // into an interface become [json.Number], so no digit is lost. A payload that
 // does not fit is a permanent error: trying again can't help.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +24,8 @@ type Handler struct {
 	types  []string
 	goType reflect.Type
 	run    HandlerFunc
+	// wrapped is run with the middleware of the bus around it.
+	wrapped HandlerFunc
 	// origin is where it was made, for errors.
 	origin string
 
@@ -43,6 +46,23 @@ type handlerSet struct{ concurrency, timeout, rate bool }
 // ID returns the handler's id.
 func (h Handler) ID() string { return h.id }
 
+// Invoke calls the handler's function once, outside of any bus, for tests and
+// runners of your own: without middleware, timeout, retries and transaction,
+// and a panic passes through. The context carries the event, so that what is
+// published with it takes over correlation and causation. An event of a type
+// that the handler does not take is [ErrInvalidArgument].
+func (h Handler) Invoke(ctx context.Context, e *RawEvent) error {
+	switch {
+	case h.run == nil:
+		return configError("handler %q: function is nil", h.id)
+	case e == nil:
+		return invalidArgument("invoke handler", "the event is nil")
+	case !matchesAny(h.types, e.Type):
+		return invalidArgument("invoke handler", "%s takes no events of type %s", h.id, e.Type)
+	}
+	return h.run(context.WithValue(ctx, eventKey{}, e), e)
+}
+
 // Handle returns a handler of events with the given type names. A name that
 // ends in ".*" takes every type with that prefix ("order.*"), "*" takes all.
 func Handle(id string, types []string, handle HandlerFunc, options ...HandlerOption) Handler {
@@ -50,9 +70,11 @@ func Handle(id string, types []string, handle HandlerFunc, options ...HandlerOpt
 }
 
 func newHandler(id string, types []string, goType reflect.Type, run HandlerFunc, options []HandlerOption) Handler {
-	h := Handler{id: id, types: types, goType: goType, run: run, origin: caller(3)}
+	h := Handler{id: id, types: slices.Clone(types), goType: goType, run: run, origin: caller(3)}
 	for _, o := range options {
-		o.applyHandler(&h)
+		if o != nil {
+			o.applyHandler(&h)
+		}
 	}
 	return h
 }

@@ -185,7 +185,7 @@ func (b *Bus) refreshCatalogIfIdle(ctx context.Context) {
 	b.mu.Lock()
 	idle := b.state == stateNew
 	b.mu.Unlock()
-	if !idle || b.cfg.NoCatalog || b.cfg.Clock.Now().Sub(b.catalog.loadedAt()) < b.cfg.CatalogInterval {
+	if !idle || b.cfg.NoCatalog || scopeOf(ctx, b) != nil || b.cfg.Clock.Now().Sub(b.catalog.loadedAt()) < b.cfg.CatalogInterval {
 		return
 	}
 	if err := b.loadCatalog(ctx); err != nil && !errors.Is(err, ErrNotSetUp) {
@@ -276,15 +276,30 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 	e := b.engine
 	b.mu.Unlock()
 	var errs []error
-	errs = append(errs, b.stopReceiving(ctx))
+	began := b.cfg.Clock.Now()
+	receiveCtx, cancel := b.within(ctx, grace)
+	errs = append(errs, b.stopReceiving(receiveCtx))
+	cancel()
 	for i := len(b.life.services) - 1; i >= 0; i-- {
 		b.life.services[i].Stop()
 	}
 	if e != nil {
-		errs = append(errs, e.Stop(ctx, grace))
+		errs = append(errs, e.Stop(ctx, max(grace-b.cfg.Clock.Now().Sub(began), 0)))
 	}
-	errs = append(errs, b.disconnect(ctx))
+	closeCtx, cancel := b.within(ctx, 0)
+	defer cancel()
+	errs = append(errs, b.disconnect(closeCtx))
 	return errors.Join(errs...)
+}
+
+// within returns a context that ends a cancel grace after d, on the bus's clock.
+func (b *Bus) within(ctx context.Context, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := b.cfg.Clock.AfterFunc(d+b.cfg.CancelGrace, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // Run starts the bus, waits until the context ends, and stops it with its own

@@ -109,7 +109,9 @@ func Raw(typeName string, payload json.RawMessage, options ...PublishOption) Mes
 func newMessage(name string, goType reflect.Type, payload []byte, err error, options []PublishOption) Message {
 	m := Message{typeName: name, goType: goType, payload: payload, err: err}
 	for _, o := range options {
-		o.applyMessage(&m)
+		if o != nil {
+			o.applyMessage(&m)
+		}
 	}
 	return m
 }

@@ -62,7 +62,7 @@ func (b *Bus) Event(ctx context.Context, id string) (*RawEvent, []Delivery, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return rawEvent("", &store.Claimed{Event: event}), deliveries, nil
+	return EventOf(event), deliveries, nil
 }
 
 // Statistics counts deliveries by status and by handler. It reads all of them.

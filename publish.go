@@ -24,6 +24,7 @@ func (b *Bus) Publish(ctx context.Context, messages ...Message) error {
 	if err := b.usable("publish"); err != nil {
 		return err
 	}
+	b.refreshCatalogIfIdle(ctx)
 	events, infos, err := b.prepareEvents(ctx, messages)
 	if err != nil {
 		return err
@@ -58,6 +59,7 @@ func (b *Bus) PublishTx(ctx context.Context, tx store.Tx, messages ...Message) e
 	if tx == nil {
 		return fmt.Errorf("publish: %w: the transaction is nil", ErrNoTransaction)
 	}
+	b.refreshCatalogIfIdle(ctx)
 	events, infos, err := b.prepareEvents(ctx, messages)
 	if err != nil {
 		return err
@@ -112,7 +114,7 @@ func (b *Bus) announce(ctx context.Context, published []Published, unhandled []E
 	}
 	for _, info := range unhandled {
 		each(&b.hooks, func(h HookUnhandled) { h.OnUnhandled(ctx, info) })
-		if _, again := b.warned.LoadOrStore(info.Type, true); !again {
+		if b.warned.first(info.Type) {
 			b.cfg.Logger.WarnContext(ctx, "relaybus: an event was published that no handler takes", "type", info.Type)
 		}
 	}

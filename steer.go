@@ -59,3 +59,27 @@ func steeringOf(err error) (*steering, bool) {
 	ok := errors.As(err, &s)
 	return s, ok
 }
+
+// IsPermanent reports whether a handler that returns the error gives up at
+// once: see [Permanent].
+func IsPermanent(err error) bool {
+	s, ok := steeringOf(err)
+	return ok && s.kind == steerPermanent
+}
+
+// IsUnavailable reports whether a handler that returns the error says that
+// something it needs is down: see [Unavailable].
+func IsUnavailable(err error) bool {
+	s, ok := steeringOf(err)
+	return ok && s.kind == steerUnavailable
+}
+
+// RetryDelay returns the delay that a handler which returns the error chooses,
+// and whether it chooses one: see [RetryAfter].
+func RetryDelay(err error) (delay time.Duration, ok bool) {
+	s, ok := steeringOf(err)
+	if !ok || s.kind != steerRetryAfter {
+		return 0, false
+	}
+	return s.delay, true
+}

@@ -148,8 +148,11 @@ func (b *Bus) transact(ctx context.Context, lazy bool, budget time.Duration, fn 
 	if failed {
 		outcome = NotCommitted
 	}
-	if cause := context.Cause(txCtx); outcome == NotCommitted && errors.Is(cause, timeout) {
-		return &TransactionTimeoutError{Budget: budget, Err: withoutTimeout(err, timeout)}
+	cause := context.Cause(txCtx)
+	// A transactional handler's budget is its timeout: either may end it first.
+	late := cause != nil && (errors.Is(cause, timeout) || (lazy && errors.Is(cause, ErrHandlerTimeout)))
+	if outcome == NotCommitted && late {
+		return &TransactionTimeoutError{Budget: budget, Err: withoutTimeout(err, cause)}
 	}
 	if s != nil && outcome != NotCommitted {
 		b.concluded(ctx, s, outcome)
@@ -157,8 +160,9 @@ func (b *Bus) transact(ctx context.Context, lazy bool, budget time.Duration, fn 
 	return err
 }
 
-func withoutTimeout(err, timeout error) error {
-	if errors.Is(err, timeout) {
+// withoutTimeout is nil for an error that says no more than its cause.
+func withoutTimeout(err, cause error) error {
+	if errors.Is(err, cause) {
 		return nil
 	}
 	return err

@@ -21,30 +21,39 @@ type Engine struct {
 	// running counts occupied slots, queued the jobs that wait for one.
 	running, queued int
 	txRunning       bool
+	// quiet counts the handlers that run nothing.
+	quiet int
+	// claiming counts the claims under way, leaving the handlers that have
+	// returned and whose goroutines have not, ended the jobs whose claim ended.
+	claiming, leaving int
+	ended             uint64
 	// alone waits for, or has, the whole engine for itself.
 	alone []*job
 	// jobs are all whose claim has not ended.
 	jobs map[*job]struct{}
 	// taken are the deliveries and keys of abandoned handlers that still run.
-	taken map[key]int
-	// wakes counts signals that something may be due.
-	wakes    uint64
+	taken    map[key]int
 	nextPoll time.Time
 	// claimAt holds claims back after an error; claimErrors counts them.
 	claimAt     time.Time
 	claimErrors int
 	settling    settleQueue
-	// closing: no new job starts.
-	closing bool
-	// users counts who needs settle and renew.
-	users    int
-	services *services
-	lastErr  error
-	// changed is closed, and made anew, when a job ends or a handler returns.
+	// started: lanes are kept until Stop. closing: no new job starts.
+	started, closing bool
+	services         *services
+	lastErr          error
+	// changed is closed when a job ends, a handler returns or a claim is over;
+	// it is nil while nobody waits.
 	changed chan struct{}
 
 	fetchKick  chan struct{}
 	settleKick chan struct{}
+
+	// gate is held while users changes between 0 and 1, with everything that
+	// follows from it. It is never taken under mu.
+	gate sync.Mutex
+	// users counts who needs settle and renew.
+	users int
 
 	fetch *service.Service
 	wake  *service.Service
@@ -59,13 +68,13 @@ func New(cfg Config) *Engine {
 		byID:       make(map[string]*handlerState),
 		jobs:       make(map[*job]struct{}),
 		taken:      make(map[key]int),
-		changed:    make(chan struct{}),
 		fetchKick:  make(chan struct{}, 1),
 		settleKick: make(chan struct{}, 1),
 	}
+	e.quiet = len(cfg.Handlers)
 	now := cfg.Clock.Now()
 	for _, h := range cfg.Handlers {
-		hs := &handlerState{Handler: h, maybe: true, rate: newBucket(h.RateEvents, h.RatePer, now)}
+		hs := &handlerState{Handler: h, aliases: h.Aliases, maybe: true, rate: newBucket(h.RateEvents, h.RatePer, now)}
 		e.handlers = append(e.handlers, hs)
 		e.byID[h.ID] = hs
 		for _, alias := range h.Aliases {
@@ -83,9 +92,8 @@ func (e *Engine) Wake() {
 }
 
 func (e *Engine) wakeLocked() {
-	e.wakes++
 	for _, h := range e.handlers {
-		h.maybe = true
+		h.signal()
 	}
 	kick(e.fetchKick)
 }
@@ -99,9 +107,7 @@ func (e *Engine) SetAliases(id string, aliases []string) {
 	if h == nil || h.ID != id {
 		return
 	}
-	changed := *h.Handler
-	changed.Aliases = aliases
-	h.Handler = &changed
+	h.aliases = aliases
 	for _, alias := range aliases {
 		if _, known := e.byID[alias]; !known {
 			e.byID[alias] = h
@@ -129,9 +135,20 @@ func (e *Engine) Running() []string {
 	return ids
 }
 
+// notify tells those that wait for a change. The caller holds the mutex.
 func (e *Engine) notify() {
-	close(e.changed)
-	e.changed = make(chan struct{})
+	if e.changed != nil {
+		close(e.changed)
+		e.changed = nil
+	}
+}
+
+// change is closed at the next change. The caller holds the mutex.
+func (e *Engine) change() <-chan struct{} {
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.changed
 }
 
 // kick signals a channel of capacity 1.
@@ -168,35 +185,64 @@ type services struct {
 
 // acquire starts settle and renew for the first user.
 func (e *Engine) acquire(ctx context.Context) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.gate.Lock()
+	defer e.gate.Unlock()
 	e.users++
 	if e.users > 1 {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
+	// Handlers must not find the transaction of whoever happens to drain.
+	ctx = store.WithoutTx(context.WithoutCancel(ctx))
 	handlers, cancel := context.WithCancelCause(ctx)
-	e.services = &services{handlers: handlers, cancel: cancel}
-	e.services.settle = service.Start(ctx, e.settleLoop)
-	e.services.renew = service.Start(ctx, e.renewLoop)
+	s := &services{handlers: handlers, cancel: cancel}
+	s.settle = service.Start(ctx, e.settleLoop)
+	s.renew = service.Start(ctx, e.renewLoop)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.services = s
 }
 
 // release stops them after the last.
-func (e *Engine) release() {
-	e.mu.Lock()
+func (e *Engine) release(ctx context.Context) {
+	e.gate.Lock()
+	defer e.gate.Unlock()
 	e.users--
-	s := e.services
-	last := e.users == 0
-	if last {
-		e.services = nil
-	}
-	e.mu.Unlock()
-	if !last {
+	if e.users > 0 {
 		return
 	}
+	e.mu.Lock()
+	s := e.services
+	e.services = nil
+	started := e.started
+	e.mu.Unlock()
 	s.renew.Stop()
 	s.settle.Stop()
 	s.cancel(ErrStopping)
+	if started {
+		return
+	}
+	// Nobody renews the leases from here on. So that others need not wait for
+	// them to run out, they are given back.
+	e.disown()
+	ctx, cancel := e.deadline(context.WithoutCancel(ctx), e.cfg.Grace)
+	defer cancel()
+	if err := e.cfg.Store.Relinquish(ctx, e.cfg.Owner, e.cfg.Clock.Now()); err != nil {
+		return // they run out
+	}
+}
+
+// disown forgets the claims that are left.
+func (e *Engine) disown() {
+	e.drop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for j := range e.jobs {
+		if j.state == jobRunning {
+			e.occupy(j)
+		}
+		e.unqueue(j)
+		e.forget(j)
+	}
 }
 
 // backoff is 10 ms doubled with each error in a row, at most most.
@@ -208,4 +254,6 @@ func backoff(errs int, most time.Duration) time.Duration {
 	return min(d, most)
 }
 
-func storeHandler(h *handlerState) store.Handler { return h.Handler.Handler }
+func storeHandler(h *handlerState) store.Handler {
+	return store.Handler{ID: h.ID, Aliases: h.aliases}
+}

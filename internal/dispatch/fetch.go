@@ -12,62 +12,88 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := e.cfg.Clock.Now()
 		e.mu.Lock()
+		e.startNext()
 		request, asked, wait := e.plan(now)
-		wakes := e.wakes
+		if request != nil {
+			e.claiming++
+		}
 		e.mu.Unlock()
 		if request == nil {
 			e.sleep(ctx, wait, e.fetchKick)
 			continue
 		}
-		e.claim(ctx, *request, asked, wakes)
+		_, _ = e.claim(ctx, *request, asked) // an error has been noted by then
 	}
 }
 
-// claim claims once and queues what came. It returns the jobs.
-func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []*handlerState, wakes uint64) ([]*job, store.ClaimResult, error) {
+// claim claims once and queues what came. It returns the jobs. The caller has
+// counted it in claiming.
+func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []ask) ([]*job, error) {
 	began := e.cfg.Clock.Now()
-	result, err := e.cfg.Store.Claim(ctx, r)
-	if err != nil && ctx.Err() != nil {
-		return nil, result, err // we are stopping; Relinquish gives back what it may have claimed
+	callCtx, cancel := e.deadline(ctx, e.cfg.Lease)
+	result, err := e.cfg.Store.Claim(callCtx, r)
+	cancel()
+	interrupted := err != nil && ctx.Err() != nil // Relinquish gives back what it may have claimed
+	if !interrupted {
+		e.cfg.Observer.Claimed(len(result.Deliveries), e.cfg.Clock.Now().Sub(began), err)
 	}
-	e.cfg.Observer.Claimed(len(result.Deliveries), e.cfg.Clock.Now().Sub(began), err)
 
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.claiming--
 	e.turn++
-	if err != nil {
+	var jobs []*job
+	switch {
+	case err == nil:
+		jobs = e.take(r, asked, result)
+	case !interrupted:
 		e.claimErrors++
 		e.lastErr = err
 		e.claimAt = e.cfg.Clock.Now().Add(backoff(e.claimErrors, max(e.cfg.Poll, 10*time.Millisecond)))
-		return nil, result, err
 	}
-	e.claimErrors, e.lastErr = 0, nil
-	for _, h := range asked {
-		if e.wakes == wakes && !result.More {
-			h.maybe = false
+	e.notify()
+	e.mu.Unlock()
+	for _, j := range jobs {
+		if j.h == nil {
+			e.cfg.Observer.Unclaimable(&j.c)
 		}
-		h.nextDue = result.NextDue
+	}
+	return jobs, err
+}
+
+// take takes over what a claim brought. The caller holds the mutex.
+func (e *Engine) take(r store.ClaimRequest, asked []ask, result store.ClaimResult) []*job {
+	e.claimErrors, e.lastErr = 0, nil
+	for _, a := range asked {
+		if a.h.signals == a.signals && !result.More {
+			a.h.maybe = false
+		}
+		// A time that was due already says nothing new, and would be asked for
+		// again at once.
+		if result.NextDue.After(r.Now) {
+			a.h.dueAt(result.NextDue)
+		}
 	}
 	jobs := make([]*job, 0, len(result.Deliveries))
 	for _, c := range result.Deliveries {
-		if j := e.admit(c, r.Now.Add(r.Lease)); j != nil {
-			jobs = append(jobs, j)
-		}
+		jobs = append(jobs, e.admit(c, r.Now.Add(r.Lease)))
 	}
 	e.startNext()
-	return jobs, result, nil
+	return jobs
 }
 
 // admit queues one claimed delivery, or gives it back.
 func (e *Engine) admit(c store.Claimed, leaseUntil time.Time) *job {
-	h := e.byID[c.Lease.Handler]
-	j := &job{h: h, c: c, state: jobQueued, leaseUntil: leaseUntil, done: make(chan struct{})}
 	now := e.cfg.Clock.Now()
+	h := e.byID[c.Lease.Handler]
+	j := &job{h: h, c: c, state: jobQueued, since: now, leaseUntil: leaseUntil, done: make(chan struct{})}
 	e.jobs[j] = struct{}{}
-	if h == nil {
+	switch {
+	case h == nil:
 		// Only a store that claims more than it was asked for comes here.
-		e.cfg.Observer.Unclaimable(&j.c)
 		e.giveBack(j, now.Add(e.cfg.Poll))
+		return j
+	case e.closing, now.Before(h.pausedUntil), e.expiring(j, now):
+		e.giveBack(j, time.Time{})
 		return j
 	}
 	for _, k := range j.keys() {
@@ -80,25 +106,28 @@ func (e *Engine) admit(c store.Claimed, leaseUntil time.Time) *job {
 	ended := c.Attempt - 1
 	switch {
 	case ended < h.MaxAttempts:
+		h.queue = append(h.queue, j)
+		e.queued++
 	case c.Lost == 0 || ended-c.Lost >= h.MaxAttempts || (c.Alone && ended > h.MaxAttempts):
 		e.settle(j, store.Settlement{Lease: c.Lease, Action: store.Bury, Hold: h.Hold, Error: exhausted(c)},
 			Outcome{Kind: Buried})
-		return j
 	case !c.Alone:
 		// It reached its limit only because its workers died, and may have been
 		// a bystander: once more, alone.
 		e.settle(j, store.Settlement{Lease: c.Lease, Action: store.Release, Alone: true}, Outcome{Kind: Released})
-		return j
 	default:
-		j.alone = true
 		e.alone = append(e.alone, j)
-		return j
 	}
-	h.queue = append(h.queue, j)
-	e.queued++
 	return j
 }
 
+// giveBack ends the claim of a job without a charge. It is due at due, or as
+// before when that is zero.
 func (e *Engine) giveBack(j *job, due time.Time) {
 	e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release, DueAt: due}, Outcome{Kind: Released})
+}
+
+// expiring reports whether the lease ends too soon to go on with the job.
+func (e *Engine) expiring(j *job, now time.Time) bool {
+	return now.Add(margin(e.cfg.Lease)).After(j.leaseUntil)
 }

@@ -15,14 +15,17 @@ type job struct {
 	// The rest is guarded by the engine's mutex.
 
 	state jobState
+	// since is when it was claimed, or when its turn to run alone came.
+	since time.Time
 	// leaseUntil is when the lease ends unless it is renewed.
 	leaseUntil time.Time
 	started    time.Time
 	cancel     context.CancelCauseFunc
 	// inTx: a transactional handler is at work, so its lease is not renewed.
 	inTx bool
-	// alone: it runs while nothing else does.
-	alone bool
+	// committing: the transactional handler has returned, and its transaction
+	// is being completed.
+	committing bool
 	// abandoned: its claim has ended or is ending, but its handler still runs.
 	abandoned bool
 	// stopGrace stops the timer that abandons the job.
@@ -59,10 +62,14 @@ func (j *job) keys() []key {
 // handlerState is a handler and what the engine knows of it.
 type handlerState struct {
 	*Handler
+	// aliases are its further ids, which can change; those in Handler are the
+	// first ones.
+	aliases []string
 	running int
 	queue   []*job
-	// maybe: it may have due work.
-	maybe bool
+	// maybe: it may have due work. signals counts what says so.
+	maybe   bool
+	signals uint64
 	// nextDue is when more work is known to become due.
 	nextDue time.Time
 	// pausedUntil holds claims back while something it needs is down; outages
@@ -71,6 +78,26 @@ type handlerState struct {
 	outages     int
 	rate        bucket
 	pace        pace
+}
+
+// dueAt notes when further work becomes due.
+func (h *handlerState) dueAt(t time.Time) {
+	if h.nextDue.IsZero() || t.Before(h.nextDue) {
+		h.nextDue = t
+	}
+}
+
+// signal says that the handler may have due work, also when a claim is under way
+// that began before this.
+func (h *handlerState) signal() {
+	h.maybe = true
+	h.signals++
+}
+
+// ask is a handler that a claim asks for, and its signals by then.
+type ask struct {
+	h       *handlerState
+	signals uint64
 }
 
 // pace measures how many deliveries a handler finished lately, which is how

@@ -13,6 +13,9 @@ type nudges struct {
 	step int
 	stop func() bool
 	off  bool
+	// series tells a poll whose timer could not be stopped that another series
+	// has begun.
+	series uint64
 }
 
 // Nudge says that a transaction which others will commit may make something
@@ -30,14 +33,16 @@ func (e *Engine) Nudge() {
 		e.nudges.stop()
 	}
 	e.nudges.step = 0
+	e.nudges.series++
 	e.nudgeNext()
 }
 
 func (e *Engine) nudgeNext() {
+	series := e.nudges.series
 	e.nudges.stop = e.cfg.Clock.AfterFunc(nudgeAfter[e.nudges.step], func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.nudges.off {
+		if e.nudges.off || e.nudges.series != series {
 			return
 		}
 		e.wakeLocked()

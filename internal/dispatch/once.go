@@ -4,26 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/relaybus-go/relaybus/store"
 )
 
-// ErrStopped: the engine has been stopped.
-var ErrStopped = errors.New("dispatcher is stopped")
+var (
+	// ErrStopped: the engine has been stopped, or is stopping.
+	ErrStopped = errors.New("bus is stopped")
+	// ErrHeldBack: handlers that may have due deliveries must wait.
+	ErrHeldBack = errors.New("handlers wait for their rate limit, or for something that was down")
+)
+
+// HeldBackError is the error of a drain that stopped while handlers that may
+// have due deliveries must wait. It matches [ErrHeldBack].
+type HeldBackError struct {
+	// Handlers are the ids of those that wait.
+	Handlers []string
+	// Until is when the first of them may start again.
+	Until time.Time
+}
+
+func (h *HeldBackError) Error() string {
+	return ErrHeldBack.Error() + ": " + strings.Join(h.Handlers, ", ")
+}
+
+// Unwrap makes it match ErrHeldBack.
+func (h *HeldBackError) Unwrap() error { return ErrHeldBack }
 
 // RunOnce claims one batch, runs it, and returns how many deliveries it claimed
 // once the claims of all of them have ended. It works beside a started engine
 // and without one.
 func (e *Engine) RunOnce(ctx context.Context) (int, error) {
-	e.mu.Lock()
-	closing := e.closing
-	e.mu.Unlock()
-	if closing {
+	if e.isClosing() {
 		return 0, ErrStopped
 	}
 	e.acquire(ctx)
-	defer e.release()
-	jobs, _, err := e.claimBatch(ctx)
+	defer e.release(ctx)
+	return e.runOnce(ctx)
+}
+
+func (e *Engine) isClosing() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closing
+}
+
+func (e *Engine) runOnce(ctx context.Context) (int, error) {
+	if e.isClosing() {
+		return 0, ErrStopped
+	}
+	jobs, err := e.claimBatch(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -38,28 +70,31 @@ func (e *Engine) RunOnce(ctx context.Context) (int, error) {
 }
 
 // claimBatch claims for every handler that has a free slot.
-func (e *Engine) claimBatch(ctx context.Context) ([]*job, store.ClaimResult, error) {
+func (e *Engine) claimBatch(ctx context.Context) ([]*job, error) {
 	now := e.cfg.Clock.Now()
 	e.mu.Lock()
 	request := store.ClaimRequest{Owner: e.cfg.Owner, Now: now, Lease: e.cfg.Lease}
-	var asked []*handlerState
+	var asked []ask
 	total := 0
-	for _, h := range e.handlers {
+	for i := range e.handlers {
+		h := e.handlers[(e.turn+i)%len(e.handlers)]
 		n := e.startable(h, now) - len(h.queue)
 		if n <= 0 {
 			continue
 		}
 		total += n
-		asked = append(asked, h)
+		asked = append(asked, ask{h, h.signals})
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
 	request.Limit = min(total, e.cfg.BatchSize, e.cfg.Concurrency-e.running-e.queued)
-	wakes := e.wakes
+	if request.Limit > 0 {
+		e.claiming++
+	}
 	e.mu.Unlock()
 	if request.Limit <= 0 {
-		return nil, store.ClaimResult{}, nil
+		return nil, nil
 	}
-	return e.claim(ctx, request, asked, wakes)
+	return e.claim(ctx, request, asked)
 }
 
 // interrupted gives back what has not started, cancels what runs, and waits for
@@ -69,7 +104,7 @@ func (e *Engine) interrupted(ctx context.Context, jobs []*job) error {
 	for _, j := range jobs {
 		switch {
 		case e.unqueue(j):
-			e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+			e.giveBack(j, time.Time{})
 		case j.state == jobRunning:
 			j.cancel(ErrStopping)
 		}
@@ -94,9 +129,17 @@ func (e *Engine) interrupted(ctx context.Context, jobs []*job) error {
 // Drain runs batches until nothing is due, what handlers publish meanwhile
 // included. An error says why it stopped before that.
 func (e *Engine) Drain(ctx context.Context) (int, error) {
+	if e.isClosing() {
+		return 0, ErrStopped
+	}
+	e.acquire(ctx)
+	defer e.release(ctx)
 	total := 0
 	for {
-		n, err := e.RunOnce(ctx)
+		e.mu.Lock()
+		ended := e.ended
+		e.mu.Unlock()
+		n, err := e.runOnce(ctx)
 		total += n
 		if err != nil {
 			return total, fmt.Errorf("drain stopped after %d deliveries: %w", total, err)
@@ -105,16 +148,47 @@ func (e *Engine) Drain(ctx context.Context) (int, error) {
 			continue
 		}
 		e.mu.Lock()
-		changed, busy := e.changed, len(e.jobs) > 0
+		// Observers are still being told of what has not left the settle queue.
+		busy := len(e.jobs) > 0 || e.claiming > 0 || e.running > 0 || e.leaving > 0 || e.settling.len() > 0
+		again := e.ended != ended
+		changed := e.change()
+		held := e.heldBack(e.cfg.Clock.Now())
 		e.mu.Unlock()
-		if !busy {
+		switch {
+		case busy: // a started dispatcher, or another drain, has the rest
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return total, fmt.Errorf("drain stopped after %d deliveries: %w", total, context.Cause(ctx))
+			}
+		case again: // what ended since may have published
+		case held != nil:
+			return total, fmt.Errorf("drain stopped after %d deliveries: %w", total, held)
+		default:
 			return total, nil
 		}
-		// A started dispatcher, or another drain, has the rest.
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return total, fmt.Errorf("drain stopped after %d deliveries: %w", total, context.Cause(ctx))
-		}
 	}
+}
+
+// heldBack says which handlers may have due deliveries and may not start any
+// now; nil when there are none.
+func (e *Engine) heldBack(now time.Time) *HeldBackError {
+	var held *HeldBackError
+	for _, h := range e.handlers {
+		until := h.rate.next(now)
+		if h.pausedUntil.After(until) {
+			until = h.pausedUntil
+		}
+		if !h.maybe || !now.Before(until) {
+			continue
+		}
+		if held == nil {
+			held = &HeldBackError{Until: until}
+		}
+		if until.Before(held.Until) {
+			held.Until = until
+		}
+		held.Handlers = append(held.Handlers, h.ID)
+	}
+	return held
 }

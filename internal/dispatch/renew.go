@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -27,23 +28,15 @@ func (e *Engine) renewLoop(ctx context.Context) {
 func (e *Engine) renew(ctx context.Context) bool {
 	now := e.cfg.Clock.Now()
 	e.mu.Lock()
-	var jobs []*job
-	var leases []store.Lease
-	for j := range e.jobs {
-		// A transactional delivery must outlive its handler on the lease it
-		// started with: a renewal could conflict with its completion.
-		if j.inTx || j.state == jobDone {
-			continue
-		}
-		jobs = append(jobs, j)
-		leases = append(leases, j.c.Lease)
-	}
+	jobs, leases, limit := e.renewable(now)
+	e.startNext() // what waited to run alone may have lost that privilege
 	e.mu.Unlock()
+	kick(e.fetchKick)
 	if len(jobs) == 0 {
 		return true
 	}
 	until := now.Add(e.cfg.Lease)
-	callCtx, cancel := e.deadline(ctx, e.cfg.Lease/3)
+	callCtx, cancel := e.deadline(ctx, limit)
 	ok, err := e.cfg.Store.Extend(callCtx, e.cfg.Owner, leases, now, e.cfg.Lease)
 	cancel()
 	if ctx.Err() != nil && err != nil {
@@ -51,36 +44,51 @@ func (e *Engine) renew(ctx context.Context) bool {
 	}
 	e.cfg.Observer.Extended(len(leases), e.cfg.Clock.Now().Sub(now), err)
 
+	var told []*job
 	e.mu.Lock()
-	var lost []*job
 	now = e.cfg.Clock.Now()
 	for i, j := range jobs {
 		switch {
 		case j.state == jobDone || j.state == jobSettling:
-		case err == nil && ok[i]:
+		case err == nil && holds(ok, i):
 			j.leaseUntil = until
-		case err == nil:
-			lost = append(lost, j)
-		case now.Add(margin(e.cfg.Lease)).After(j.leaseUntil):
-			lost = append(lost, j)
-		}
-	}
-	var told []*job
-	for _, j := range lost {
-		if j.state == jobRunning {
+		case err != nil && !e.expiring(j, now):
+		case j.state == jobRunning:
 			j.cancel(ErrLeaseLost)
-			continue
-		}
-		if e.unqueue(j) {
+		case e.unqueue(j):
 			e.forget(j)
 			told = append(told, j)
 		}
 	}
+	e.startNext()
 	e.mu.Unlock()
 	for _, j := range told {
 		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
 	}
 	return err == nil
+}
+
+// renewable returns the jobs whose leases are to be extended, and how long that
+// may take at most: their handlers must be cancelled before a lease runs out.
+// It gives back what was claimed ahead and waits for its handler since the last
+// time, so that others can have it. The caller holds the mutex.
+func (e *Engine) renewable(now time.Time) (jobs []*job, leases []store.Lease, limit time.Duration) {
+	limit = e.cfg.Lease / 3
+	for j := range e.jobs {
+		// A transactional delivery must outlive its handler on the lease it
+		// started with: a renewal could conflict with its completion.
+		if j.inTx || j.state == jobDone {
+			continue
+		}
+		if j.state == jobQueued && now.Sub(j.since) >= e.cfg.Lease/3 && !slices.Contains(e.alone, j) {
+			e.unqueue(j)
+			e.giveBack(j, time.Time{})
+		}
+		jobs = append(jobs, j)
+		leases = append(leases, j.c.Lease)
+		limit = min(limit, j.leaseUntil.Sub(now)-margin(e.cfg.Lease))
+	}
+	return jobs, leases, max(limit, e.cfg.Lease/50)
 }
 
 // unqueue takes a job that has not started out of its queue.

@@ -26,6 +26,9 @@ var errGoexit = errors.New("handler called runtime.Goexit")
 func (e *Engine) start(j *job, now time.Time) {
 	ctx, cancel := context.WithCancelCause(e.services.handlers)
 	j.state, j.started, j.cancel = jobRunning, now, cancel
+	if j.h.running == 0 {
+		e.quiet--
+	}
 	j.h.running++
 	e.running++
 	if j.h.Transactional {
@@ -86,12 +89,27 @@ func (e *Engine) runInTx(ctx context.Context, j *job) error {
 		return err
 	}
 	return j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
+		e.setCommitting(j, false)
 		if err := protect(func() error { return j.h.Run(ctx, &j.c) }); err != nil {
 			return err
 		}
+		e.setCommitting(j, true)
 		return e.cfg.Store.CompleteTx(ctx, tx, e.cfg.Owner, j.c.Lease, e.cfg.Clock.Now())
 	})
 }
+
+func (e *Engine) setCommitting(j *job, committing bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j.committing = committing
+}
+
+// notStartedError says that the handler was not started, so no attempt is
+// spent.
+type notStartedError struct{ err error }
+
+func (n *notStartedError) Error() string { return n.err.Error() }
+func (n *notStartedError) Unwrap() error { return n.err }
 
 // ensureLease extends the lease before a transactional handler starts, if it
 // would not outlast it: it is not renewed while the handler runs.
@@ -105,9 +123,9 @@ func (e *Engine) ensureLease(ctx context.Context, j *job) error {
 	}
 	ok, err := e.cfg.Store.Extend(ctx, e.cfg.Owner, []store.Lease{j.c.Lease}, now, e.cfg.Lease)
 	if err != nil {
-		return fmt.Errorf("extend lease before a transactional handler: %w", err)
+		return &notStartedError{fmt.Errorf("extend lease before a transactional handler: %w", err)}
 	}
-	if !ok[0] {
+	if !holds(ok, 0) {
 		return store.NewError("extend lease before a transactional handler", store.ErrLeaseLost, "", nil)
 	}
 	e.mu.Lock()
@@ -159,32 +177,60 @@ func (e *Engine) watch(ctx context.Context, j *job) {
 // Its slot and its key stay taken until the handler returns.
 func (e *Engine) abandon(j *job, cause error) {
 	err := fmt.Errorf("%w, and the handler still runs: it ignores its cancelled context", cause)
-	decision := decide(j, err)
+	v := judge(j, err)
+	lost := errors.Is(cause, ErrLeaseLost)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if j.state != jobRunning {
+	// A commit under way, or the only write transaction that there can be, would
+	// keep the store from ending the claim: then it ends when the handler returns.
+	if j.state != jobRunning || (j.inTx && (j.committing || e.cfg.SerialTransactions)) {
+		e.mu.Unlock()
 		return
 	}
+	e.occupy(j)
+	if lost {
+		e.forget(j)
+	} else {
+		e.fail(j, err, v, e.cfg.Clock.Now().Sub(j.started))
+	}
+	e.mu.Unlock()
+	if lost {
+		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
+	}
+}
+
+// occupy marks a job whose claim ends while its handler runs on: its delivery
+// and its key stay taken until it returns. The caller holds the mutex.
+func (e *Engine) occupy(j *job) {
+	j.abandoned = true
 	for _, k := range j.keys() {
 		e.taken[k]++
 	}
-	if errors.Is(cause, ErrLeaseLost) {
-		e.forget(j)
-	} else {
-		e.fail(j, err, decision, e.cfg.Clock.Now().Sub(j.started))
+}
+
+// vacate ends what occupy began.
+func (e *Engine) vacate(j *job) {
+	for _, k := range j.keys() {
+		if e.taken[k]--; e.taken[k] == 0 {
+			delete(e.taken, k)
+		}
 	}
-	j.abandoned = true
 }
 
 // returned is called when a handler has returned.
 func (e *Engine) returned(j *job, err, cause error) {
-	now := e.cfg.Clock.Now()
-	var decision Decision
-	if err != nil {
-		decision = decide(j, err)
+	if err != nil && errors.Is(cause, ErrTimeout) {
+		err = &timedOutError{err}
 	}
+	var v judgement
+	if err != nil {
+		v = judge(j, err)
+	}
+	now := e.cfg.Clock.Now()
 	e.mu.Lock()
 	j.h.running--
+	if j.h.running == 0 {
+		e.quiet++
+	}
 	e.running--
 	j.inTx = false
 	if j.h.Transactional && e.cfg.SerialTransactions {
@@ -195,16 +241,18 @@ func (e *Engine) returned(j *job, err, cause error) {
 	}
 	if len(e.alone) > 0 && e.alone[0] == j {
 		e.alone = e.alone[1:]
+		if len(e.alone) > 0 {
+			e.alone[0].since = now
+		}
 	}
 	lost, completed := false, false
 	if j.abandoned {
-		for _, k := range j.keys() {
-			if e.taken[k]--; e.taken[k] == 0 {
-				delete(e.taken, k)
-			}
-		}
+		e.vacate(j)
 	} else {
-		lost, completed = e.conclude(j, err, cause, decision, now)
+		lost, completed = e.conclude(j, err, cause, v, now)
+	}
+	if lost || completed {
+		e.leaving++
 	}
 	e.startNext()
 	e.notify()
@@ -216,74 +264,80 @@ func (e *Engine) returned(j *job, err, cause error) {
 		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
 	case completed:
 		e.cfg.Observer.Finished(j.h.Handler, &j.c, Outcome{Kind: Succeeded, Took: now.Sub(j.started)})
+	default:
+		return
 	}
+	e.mu.Lock()
+	e.leaving--
+	e.notify()
+	e.mu.Unlock()
 }
 
 // conclude decides what becomes of a job whose handler returned. It reports
 // whether the lease was lost, and whether the delivery is completed already.
-func (e *Engine) conclude(j *job, err, cause error, decision Decision, now time.Time) (lost, completed bool) {
+func (e *Engine) conclude(j *job, err, cause error, v judgement, now time.Time) (lost, completed bool) {
 	took := now.Sub(j.started)
 	switch {
 	case err == nil:
-		j.h.outages = 0
+		if !j.started.Before(j.h.pausedUntil) {
+			j.h.outages = 0
+		}
 		j.h.pace.finished(now)
 		if j.h.Transactional {
-			j.h.maybe = j.h.maybe || j.c.Followers
+			if j.c.Followers {
+				j.h.signal()
+			}
 			e.forget(j)
 			return false, true
 		}
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Complete}, Outcome{Kind: Succeeded, Took: took})
-	case errors.Is(err, store.ErrLeaseLost) && j.h.Transactional, errors.Is(cause, ErrLeaseLost):
+	case v.leaseLost && j.h.Transactional, errors.Is(cause, ErrLeaseLost):
 		e.forget(j)
 		return true, false
 	case errors.Is(cause, ErrStopping):
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released, Err: err, Took: took})
+	case v.notStarted:
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release, DueAt: now.Add(e.cfg.Poll)},
+			Outcome{Kind: Released, Err: err, Delay: e.cfg.Poll})
 	default:
-		e.fail(j, err, decision, took)
+		e.fail(j, err, v, took)
 	}
 	return false, false
 }
 
 // fail settles a failed attempt as the handler's policy has decided.
-func (e *Engine) fail(j *job, err error, decision Decision, took time.Duration) {
+func (e *Engine) fail(j *job, err error, v judgement, took time.Duration) {
 	now := e.cfg.Clock.Now()
-	switch decision.Verdict {
+	switch v.Verdict {
 	case Bury:
-		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Bury, Error: Text(err), Hold: j.h.Hold},
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Bury, Error: v.text, Hold: j.h.Hold},
 			Outcome{Kind: Buried, Err: err, Took: took})
 	case Unavailable:
-		j.h.outages++
-		decision.Delay = max(j.h.ProbeDelay(j.h.outages), time.Millisecond)
-		j.h.pausedUntil = now.Add(decision.Delay)
+		e.pause(j, now)
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release},
-			Outcome{Kind: Released, Err: err, Took: took, Delay: decision.Delay})
-		for _, queued := range j.h.queue {
-			e.queued--
-			e.settle(queued, store.Settlement{Lease: queued.c.Lease, Action: store.Release}, Outcome{Kind: Released})
-		}
-		j.h.queue = nil
-		j.h.maybe = true
+			Outcome{Kind: Released, Err: err, Took: took, Delay: max(j.h.pausedUntil.Sub(now), 0)})
 	default:
-		due := now.Add(decision.Delay)
-		if j.h.nextDue.IsZero() || due.Before(j.h.nextDue) {
-			j.h.nextDue = due
-		}
-		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Reschedule, DueAt: due, Error: Text(err)},
-			Outcome{Kind: Retried, Err: err, Took: took, Delay: decision.Delay})
+		due := now.Add(v.Delay)
+		j.h.dueAt(due)
+		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Reschedule, DueAt: due, Error: v.text},
+			Outcome{Kind: Retried, Err: err, Took: took, Delay: v.Delay})
 	}
 }
 
-// decide asks the policy, which is the user's code.
-func decide(j *job, err error) (d Decision) {
-	defer func() {
-		if recover() != nil {
-			d = Decision{Verdict: Retry, Delay: time.Minute}
-			if j.c.Attempt >= j.h.MaxAttempts {
-				d = Decision{Verdict: Bury}
-			}
-		}
-	}()
-	return j.h.Decide(&j.c, err)
+// pause leaves a handler alone for a while, as something it needs is down. Those
+// that started before the pause tell nothing new: a probe is what comes after.
+func (e *Engine) pause(j *job, now time.Time) {
+	h := j.h
+	if h.outages == 0 || !j.started.Before(h.pausedUntil) {
+		h.outages++
+		h.pausedUntil = now.Add(max(h.ProbeDelay(h.outages), time.Millisecond))
+	}
+	for _, queued := range h.queue {
+		e.giveBack(queued, time.Time{})
+	}
+	e.queued -= len(h.queue)
+	h.queue = nil
+	h.signal()
 }
 
 // margin is how long before its end a lease that can't be renewed is given up.

@@ -46,7 +46,11 @@ func (e *Engine) settle(j *job, s store.Settlement, o Outcome) {
 
 // forget drops a job whose lease is lost: there is nothing to settle.
 func (e *Engine) forget(j *job) {
+	if j.state == jobDone {
+		return
+	}
 	j.state = jobDone
+	e.ended++
 	delete(e.jobs, j)
 	close(j.done)
 	e.notify()
@@ -99,6 +103,68 @@ func (e *Engine) nextBatch() ([]ending, time.Duration) {
 
 // flush settles a batch. On an error it puts the batch back and returns false.
 func (e *Engine) flush(ctx context.Context, batch []ending) bool {
+	ok, err := e.send(ctx, batch)
+	lost := errors.Is(err, store.ErrLeaseLost)
+	if errors.Is(err, store.ErrInvalidToken) || errors.Is(err, store.ErrInvalidArgument) {
+		// One that the store refuses must not take the others with it.
+		ok, err = e.sendEach(ctx, batch)
+	}
+	e.mu.Lock()
+	if err != nil && !lost {
+		e.settling.taken = 0
+		e.settling.list = append(batch, e.settling.list...)
+		e.settling.urgent = true
+		e.mu.Unlock()
+		return false
+	}
+	for i, end := range batch {
+		e.forget(end.job)
+		h := end.job.h
+		if h == nil {
+			continue
+		}
+		// What was given back or failed may be claimed again, and keys have
+		// moved on.
+		if end.settlement.Action != store.Complete || end.job.c.Followers || !holds(ok, i) {
+			h.signal()
+		}
+	}
+	e.mu.Unlock()
+	kick(e.fetchKick)
+	for i, end := range batch {
+		switch {
+		case end.job.h == nil:
+		case holds(ok, i):
+			e.cfg.Observer.Finished(end.job.h.Handler, &end.job.c, end.outcome)
+		default:
+			e.cfg.Observer.LeaseLost(end.job.h.Handler, &end.job.c)
+		}
+	}
+	e.mu.Lock()
+	e.settling.taken = 0
+	e.notify()
+	e.mu.Unlock()
+	return true
+}
+
+// sendEach settles one by one, and takes one that is refused for lost.
+func (e *Engine) sendEach(ctx context.Context, batch []ending) ([]bool, error) {
+	ok := make([]bool, len(batch))
+	for i := range batch {
+		one, err := e.send(ctx, batch[i:i+1])
+		switch {
+		case err == nil:
+			ok[i] = holds(one, 0)
+		case errors.Is(err, store.ErrInvalidToken), errors.Is(err, store.ErrInvalidArgument), errors.Is(err, store.ErrLeaseLost):
+		default:
+			return nil, err // those before it report a lost lease when they are sent again
+		}
+	}
+	return ok, nil
+}
+
+// send is one call of the store.
+func (e *Engine) send(ctx context.Context, batch []ending) ([]bool, error) {
 	list := make([]store.Settlement, len(batch))
 	for i, end := range batch {
 		list[i] = end.settlement
@@ -108,49 +174,19 @@ func (e *Engine) flush(ctx context.Context, batch []ending) bool {
 	ok, err := e.cfg.Store.Settle(callCtx, e.cfg.Owner, list, began)
 	cancel()
 	e.cfg.Observer.Settled(len(batch), e.cfg.Clock.Now().Sub(began), err)
-	permanent := errors.Is(err, store.ErrInvalidToken) || errors.Is(err, store.ErrInvalidArgument)
-
-	e.mu.Lock()
-	e.settling.taken = 0
-	if err != nil && !permanent {
-		e.settling.list = append(batch, e.settling.list...)
-		e.settling.urgent = true
-		e.mu.Unlock()
-		return false
-	}
-	for _, end := range batch {
-		e.forget(end.job)
-	}
-	e.mu.Unlock()
-	for i, end := range batch {
-		switch {
-		case end.job.h == nil:
-		case err == nil && ok[i]:
-			e.cfg.Observer.Finished(end.job.h.Handler, &end.job.c, end.outcome)
-		default:
-			e.cfg.Observer.LeaseLost(end.job.h.Handler, &end.job.c)
-		}
-	}
-	// The claim of what was given back or failed may be repeated now, and keys
-	// have moved on.
-	e.mu.Lock()
-	for _, end := range batch {
-		if end.job.h != nil && (end.settlement.Action != store.Complete || end.job.c.Followers) {
-			end.job.h.maybe = true
-		}
-	}
-	e.wakes++
-	e.mu.Unlock()
-	kick(e.fetchKick)
-	return true
+	return ok, err
 }
 
+// holds reports whether a store said true of the i-th claim.
+func holds(ok []bool, i int) bool { return i < len(ok) && ok[i] }
+
 // drop forgets everything that waits to be settled, for a store that does not
-// answer when the time to stop is over.
+// answer when the time to stop is over. It returns how many claims that leaves
+// open.
 func (e *Engine) drop() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := len(e.settling.list)
+	n := e.settling.len()
 	for _, end := range e.settling.list {
 		e.forget(end.job)
 	}

@@ -6,32 +6,27 @@ import (
 	"github.com/relaybus-go/relaybus/store"
 )
 
-// reserve is how many free slots h leaves to handlers that run nothing.
-func (e *Engine) reserve(h *handlerState) int {
-	if h.running == 0 {
-		return 0
-	}
-	quiet := 0
-	for _, other := range e.handlers {
-		if other != h && other.running == 0 {
-			quiet++
-		}
-	}
-	return min(quiet, e.cfg.Concurrency/2)
-}
+// reserve is how many free slots are left to quiet handlers: those that run
+// nothing.
+func (e *Engine) reserve(quiet int) int { return min(quiet, e.cfg.Concurrency/2) }
 
 // startable is how many more deliveries of h could start now.
 func (e *Engine) startable(h *handlerState, now time.Time) int {
-	if e.closing || len(e.alone) > 0 || now.Before(h.pausedUntil) {
+	if e.closing || e.exclusive(now) || now.Before(h.pausedUntil) {
 		return 0
 	}
+	return e.slots(h, now)
+}
+
+// slots is startable without regard to jobs that run alone.
+func (e *Engine) slots(h *handlerState, now time.Time) int {
 	free := e.cfg.Concurrency - e.running
-	n := min(h.Limit-h.running, free-e.reserve(h))
-	if n > 0 && h.running == 0 && len(e.handlers) > 1 {
-		// The first takes its reserved slot; the others must leave those of the quiet.
-		h.running++
-		n = 1 + max(min(h.Limit-h.running, free-1-e.reserve(h)), 0)
-		h.running--
+	var n int
+	if h.running > 0 {
+		n = min(h.Limit-h.running, free-e.reserve(e.quiet))
+	} else if n = min(h.Limit, free); n > 0 {
+		// The first takes its reserved slot; the others leave those of the quiet.
+		n = 1 + max(min(h.Limit-1, free-1-e.reserve(e.quiet-1)), 0)
 	}
 	if h.Transactional && e.cfg.SerialTransactions {
 		n = min(n, 1)
@@ -47,28 +42,51 @@ func (e *Engine) startable(h *handlerState, now time.Time) int {
 
 // want is how many deliveries of h are worth claiming now.
 func (e *Engine) want(h *handlerState, now time.Time) int {
-	if e.closing || len(e.alone) > 0 || now.Before(h.pausedUntil) {
+	if e.closing || e.exclusive(now) || now.Before(h.pausedUntil) {
 		return 0
 	}
-	n := e.startable(h, now)
+	n := e.slots(h, now)
 	if h.outages == 0 && h.RateEvents == 0 {
 		n += min(h.pace.ahead(now), e.cfg.BatchSize)
 	}
 	return max(n-len(h.queue), 0)
 }
 
+// exclusive reports whether nothing else may be claimed, as a job runs alone or
+// waits for that. A job that takes longer than a lease for either loses the
+// privilege: a slow handler must not stop all others.
+func (e *Engine) exclusive(now time.Time) bool {
+	return len(e.alone) > 0 && now.Sub(e.alone[0].since) < e.cfg.Lease
+}
+
 // startNext starts queued jobs while there are slots. The caller holds the
 // mutex.
 func (e *Engine) startNext() {
-	if e.services == nil {
+	if e.services == nil || e.closing {
 		return
 	}
 	now := e.cfg.Clock.Now()
+	e.startAlone(now)
 	for e.startOne(now) {
 	}
-	if len(e.alone) > 0 && !e.closing && e.running == e.hung() && e.queued == 0 && e.alone[0].state == jobQueued {
-		e.start(e.alone[0], now)
+	e.startAlone(now)
+}
+
+// startAlone starts the job that is to run alone, once nothing else runs or it
+// has waited for too long.
+func (e *Engine) startAlone(now time.Time) {
+	if len(e.alone) == 0 || e.alone[0].state != jobQueued || e.running >= e.cfg.Concurrency {
+		return
 	}
+	j := e.alone[0]
+	if j.h.Transactional && e.cfg.SerialTransactions && e.txRunning {
+		return
+	}
+	if e.exclusive(now) && (e.running > e.hung() || e.queued > 0) {
+		return
+	}
+	j.since = now
+	e.start(j, now)
 }
 
 // startOne starts one job of the first handler, in turn, that has one and may.
@@ -93,17 +111,10 @@ func (e *Engine) startOne(now time.Time) bool {
 // startableQueued is startable for jobs that are claimed already: these still
 // start while another job waits to run alone, as it waits for them.
 func (e *Engine) startableQueued(h *handlerState, now time.Time) int {
-	if len(e.alone) == 0 {
-		return e.startable(h, now)
-	}
-	if e.alone[0].state == jobRunning {
+	if now.Before(h.pausedUntil) || (e.exclusive(now) && e.alone[0].state == jobRunning) {
 		return 0
 	}
-	alone := e.alone
-	e.alone = nil
-	n := e.startable(h, now)
-	e.alone = alone
-	return n
+	return e.slots(h, now)
 }
 
 // hung is how many slots are kept by handlers that ignore their cancelled
@@ -120,7 +131,7 @@ func (e *Engine) hung() int {
 
 // plan returns the next claim, or how long to wait for one (negative: until
 // something happens).
-func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []*handlerState, time.Duration) {
+func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration) {
 	wait := time.Duration(-1)
 	until := func(t time.Time) {
 		if d := max(t.Sub(now), 0); wait < 0 || d < wait {
@@ -130,7 +141,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []*handlerState, time
 	if !now.Before(e.nextPoll) {
 		e.nextPoll = now.Add(e.cfg.Poll)
 		for _, h := range e.handlers {
-			h.maybe = true
+			h.signal()
 		}
 	}
 	until(e.nextPoll)
@@ -142,40 +153,46 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []*handlerState, time
 		return nil, nil, wait
 	}
 	request := store.ClaimRequest{Owner: e.cfg.Owner, Now: now, Lease: e.cfg.Lease}
-	var asked []*handlerState
-	total, starving := 0, false
+	var asked []ask
+	// total is what is wanted, starving what of it could start at once.
+	total, starving := 0, 0
 	for i := range e.handlers {
 		h := e.handlers[(e.turn+i)%len(e.handlers)]
 		if !h.nextDue.IsZero() {
 			if now.Before(h.nextDue) {
 				until(h.nextDue)
 			} else {
-				h.maybe, h.nextDue = true, time.Time{}
+				h.signal()
+				h.nextDue = time.Time{}
 			}
 		}
 		if now.Before(h.pausedUntil) {
 			until(h.pausedUntil)
 			continue
 		}
-		if next := h.rate.next(now); !next.IsZero() && h.maybe {
-			until(next)
-		}
 		if !h.maybe {
 			continue
+		}
+		if next := h.rate.next(now); !next.IsZero() {
+			until(next)
 		}
 		n := e.want(h, now)
 		if n == 0 {
 			continue
 		}
-		if len(h.queue) == 0 && e.startable(h, now) > 0 {
-			starving = true
+		if len(h.queue) == 0 {
+			starving += e.startable(h, now)
 		}
 		total += n
-		asked = append(asked, h)
+		asked = append(asked, ask{h, h.signals})
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
-	request.Limit = min(total, e.cfg.BatchSize, e.cfg.Concurrency+e.cfg.BatchSize-e.running-e.queued)
-	if request.Limit <= 0 || (!starving && request.Limit < (e.cfg.BatchSize+1)/2) {
+	starving = min(starving, e.cfg.Concurrency-e.running)
+	// What is claimed ahead for handlers that then hang must not keep the
+	// others from starting.
+	room := max(e.cfg.Concurrency+e.cfg.BatchSize-e.running-e.queued, starving)
+	request.Limit = min(total, e.cfg.BatchSize, room)
+	if request.Limit <= 0 || (starving <= 0 && request.Limit < (e.cfg.BatchSize+1)/2) {
 		return nil, nil, wait
 	}
 	return &request, asked, 0

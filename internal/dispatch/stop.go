@@ -15,9 +15,10 @@ import (
 // function whenever another process may have made something due.
 func (e *Engine) Start(ctx context.Context, listen func(ctx context.Context, signal func()) error) {
 	e.acquire(ctx)
-	ctx = context.WithoutCancel(ctx)
+	ctx = store.WithoutTx(context.WithoutCancel(ctx))
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.started = true
 	e.nextPoll = e.cfg.Clock.Now()
 	e.fetch = service.Start(ctx, e.fetchLoop)
 	if listen != nil {
@@ -74,17 +75,17 @@ func (s *StopError) Unwrap() error { return s.Err }
 // returns earlier when the context ends.
 func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	e.mu.Lock()
-	started := e.fetch != nil
 	e.closing = true
+	started := e.started
 	e.mu.Unlock()
+	e.acquire(ctx)
+	defer e.release(ctx)
+	if started {
+		defer e.release(ctx)
+	}
 	e.fetch.Stop()
 	e.wake.Stop()
 	e.stopNudges()
-	e.acquire(ctx)
-	defer e.release()
-	if started {
-		defer e.release()
-	}
 
 	e.giveBackQueued()
 	graceCtx, cancelGrace := beforeDeadline(ctx)
@@ -106,6 +107,9 @@ func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	e.await(lastCtx, e.cfg.Grace, e.settled)
 	unsettled := e.drop()
 	err := e.cfg.Store.Relinquish(lastCtx, e.cfg.Owner, e.cfg.Clock.Now())
+	e.mu.Lock()
+	e.started = true // the lanes are given back
+	e.mu.Unlock()
 	if len(running) == 0 && unsettled == 0 && err == nil {
 		return nil
 	}
@@ -118,14 +122,14 @@ func (e *Engine) giveBackQueued() {
 	defer e.mu.Unlock()
 	for _, h := range e.handlers {
 		for _, j := range h.queue {
-			e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+			e.giveBack(j, time.Time{})
 		}
 		e.queued -= len(h.queue)
 		h.queue = nil
 	}
 	for _, j := range slices.Clone(e.alone) {
 		if e.unqueue(j) {
-			e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+			e.giveBack(j, time.Time{})
 		}
 	}
 }
@@ -139,17 +143,14 @@ func (e *Engine) leaveRunning() []string {
 		if j.state != jobRunning {
 			continue
 		}
-		for _, k := range j.keys() {
-			e.taken[k]++
-		}
-		j.abandoned = true
+		e.occupy(j)
 		if j.inTx {
 			// Its transaction is still open and may hold what a release would
 			// wait for. Relinquish ends the claim, and so fences it.
 			e.forget(j)
 			continue
 		}
-		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released})
+		e.giveBack(j, time.Time{})
 	}
 	for _, h := range e.handlers {
 		for range h.running {
@@ -170,8 +171,11 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-reserve))
 }
 
-// idle reports whether nothing runs and nothing waits to be settled.
-func (e *Engine) idle() bool { return e.running == e.hung() && e.settled() }
+// idle reports whether nothing is claimed, nothing runs and nothing waits to be
+// settled.
+func (e *Engine) idle() bool {
+	return e.claiming == 0 && e.running == e.hung() && e.leaving == 0 && e.settled()
+}
 
 // settled reports whether nothing waits to be settled.
 func (e *Engine) settled() bool { return e.settling.len() == 0 }
@@ -184,7 +188,7 @@ func (e *Engine) await(ctx context.Context, d time.Duration, condition func() bo
 	defer stop()
 	for {
 		e.mu.Lock()
-		changed := e.changed
+		changed := e.change()
 		done := condition()
 		e.mu.Unlock()
 		if done {

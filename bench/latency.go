@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// latencyCase measures the time from the call that publishes (the transaction
+// with its commit is a part of it) to the start of the handler, at a steady
+// rate. The default settings are what counts; the peers are also shown with the
+// settings that make them fast.
+func latencyCase(ctx context.Context, b *bench) error {
+	variants := []struct {
+		contender
+		label    string
+		defaults bool
+	}{
+		{relaybusContender(), "relaybus", true},
+		{goqiteContender(), "goqite", true},
+		{riverContender(), "river", true},
+		{goqiteContender(), "goqite, polls every 1 ms", false},
+		{riverContender(), "river, polls every 1 ms", false},
+	}
+	for round := range b.rounds {
+		b.logf("latency: round %d", round+1)
+		for _, v := range variants {
+			if !b.takesPart(v.contender) {
+				continue
+			}
+			e := setting{handlers: 1, defaults: v.defaults}
+			if !v.defaults {
+				e.workers = tunedLatencyWorkers
+			}
+			times, err := b.latencyOnce(ctx, v.contender, e)
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.label, err)
+			}
+			for _, p := range []struct {
+				name string
+				part float64
+			}{{"p50", 0.50}, {"p99", 0.99}} {
+				variant := fmt.Sprintf("%s at %d/s", p.name, b.rate)
+				b.report.add(measurement{Case: "latency", Variant: variant, System: v.label, Unit: "ms"},
+					percentile(times, p.part))
+				b.report.checked("latency", variant, v.label)
+			}
+		}
+	}
+	return nil
+}
+
+// tunedLatencyWorkers are enough for the rate, and few enough that polling
+// every millisecond leaves something of the machine.
+const tunedLatencyWorkers = 2
+
+// latencyOnce returns the latencies in milliseconds.
+func (b *bench) latencyOnce(ctx context.Context, c contender, e setting) (times []float64, err error) {
+	q, err := b.open(ctx, c, e)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, q.close()) }()
+	w, ok := q.(worker)
+	if !ok {
+		return nil, errors.New("it does not handle")
+	}
+	n := max(int(b.latencyTime.Seconds()*float64(b.rate)), 1)
+	warm := n / 10
+	s := newStopwatch(n + warm)
+	stop, err := w.work(ctx, s.handled, s.done)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	published := b.publishAtRate(ctx, w, s, n+warm)
+	timer := time.NewTimer(stalled)
+	defer timer.Stop()
+	select {
+	case <-s.all:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if err := errors.Join(published, stop(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	t, err := w.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t.orders != int64(n+warm) || t.waiting != 0 {
+		return nil, fmt.Errorf("of %d orders %d are there, and %d deliveries wait", n+warm, t.orders, t.waiting)
+	}
+	return s.times(warm)
+}
+
+// publishAtRate starts a publish in each interval, whether the one before has
+// ended or not.
+func (b *bench) publishAtRate(ctx context.Context, w worker, s *stopwatch, n int) error {
+	ticker := time.NewTicker(time.Second / time.Duration(b.rate))
+	defer ticker.Stop()
+	var group sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		group.Go(func() {
+			s.start(i)
+			errs[i] = w.publish(ctx, int64(i), 1)
+		})
+		<-ticker.C
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// stopwatch takes the time of numbered orders.
+type stopwatch struct {
+	mu             sync.Mutex
+	started, ended []time.Time
+	left           int
+	all            chan struct{}
+}
+
+func newStopwatch(n int) *stopwatch {
+	return &stopwatch{started: make([]time.Time, n), ended: make([]time.Time, n), left: n, all: make(chan struct{})}
+}
+
+func (s *stopwatch) start(i int) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started[i] = now
+}
+
+func (s *stopwatch) handled(o order) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended[o.Number].IsZero() {
+		s.ended[o.Number] = now
+	}
+}
+
+func (s *stopwatch) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left == 0 {
+		close(s.all)
+	}
+}
+
+// times returns milliseconds, without the first ones.
+func (s *stopwatch) times(skip int) ([]float64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []float64
+	for i := range s.started {
+		if s.ended[i].IsZero() {
+			return nil, fmt.Errorf("order %d was not handled", i)
+		}
+		if i >= skip {
+			list = append(list, s.ended[i].Sub(s.started[i]).Seconds()*1000)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run parses the arguments, measures, and writes the report to out and what is
+// going on to progress.
+func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+	o, err := parseOptions(args, progress)
+	if err != nil {
+		return err
+	}
+	stopProfile, err := startProfile(o.cpuProfile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopProfile()) }()
+	r, err := measure(ctx, o, progress)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return r.writeJSON(out)
+	}
+	return r.writeTables(out)
+}
+
+// measure runs the chosen cases.
+func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
+	dir, err := os.MkdirTemp(o.dir, "relaybus-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() //nolint:errcheck // What is left of it is in the system's directory for such.
+	began := time.Now()
+	r := newReport(o)
+	b := &bench{options: o, dir: dir, report: r, progress: progress}
+	for _, c := range cases() {
+		if !o.chosen(c.name) {
+			continue
+		}
+		if err := c.run(ctx, b); err != nil {
+			return nil, fmt.Errorf("case %s: %w", c.name, err)
+		}
+	}
+	r.judge()
+	r.Took = time.Since(began).Round(time.Second).String()
+	return r, nil
+}
+
+// bench is one run.
+type bench struct {
+	options
+
+	dir      string
+	report   *report
+	progress io.Writer
+	files    int
+}
+
+func (b *bench) logf(format string, args ...any) {
+	fmt.Fprintf(b.progress, format+"\n", args...)
+}
+
+type benchCase struct {
+	name string
+	run  func(ctx context.Context, b *bench) error
+}
+
+func cases() []benchCase {
+	return []benchCase{
+		{"publish", publishCase},
+		{"drain", drainCase},
+		{"latency", latencyCase},
+		{"claim", claimCase},
+	}
+}
+
+func startProfile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("start profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// options say what is measured, and how long.
+type options struct {
+	cases  []string
+	only   []string
+	dir    string
+	json   bool
+	rounds int
+
+	publishTime time.Duration
+	batch       int
+
+	drain       int
+	drainWindow time.Duration
+	workers     int
+
+	rate        int
+	latencyTime time.Duration
+
+	backlogs []int
+	blocked  int
+	claims   int
+
+	cpuProfile string
+}
+
+func defaultOptions() options {
+	return options{
+		rounds:      3,
+		publishTime: 500 * time.Millisecond,
+		batch:       100,
+		drain:       50_000,
+		drainWindow: 6 * time.Second,
+		workers:     100,
+		rate:        200,
+		latencyTime: 4 * time.Second,
+		backlogs:    []int{1_000, 100_000, 1_000_000},
+		blocked:     10_000,
+		claims:      40,
+	}
+}
+
+// quick turns options into those of a smoke test: every case runs, and its
+// figures mean nothing.
+func (o *options) quick() {
+	o.rounds = 1
+	o.publishTime = 20 * time.Millisecond
+	o.drain = 300
+	o.drainWindow = 2 * time.Second
+	o.latencyTime = 200 * time.Millisecond
+	o.backlogs = []int{500, 2_000}
+	o.blocked = 500
+	o.claims = 3
+}
+
+func parseOptions(args []string, usage io.Writer) (options, error) {
+	o := defaultOptions()
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	// The sizes of -quick are defaults, too: flags that are given win.
+	if slices.Contains(args, "-quick") || slices.Contains(args, "--quick") {
+		o.quick()
+	}
+	flags.Bool("quick", false, "smoke test: small sizes and one round")
+	names := flags.String("cases", "", "comma-separated `names` of the cases to run: publish, drain, latency, claim (default all)")
+	only := flags.String("only", "", "comma-separated `names` of the contenders to run: floor, relaybus, goqite, river (default all)")
+	flags.StringVar(&o.dir, "dir", "", "`directory` for the database files (default the system's for temporary files)")
+	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	flags.IntVar(&o.rounds, "rounds", o.rounds, "interleaved `rounds` of each measurement")
+	flags.DurationVar(&o.publishTime, "publish-time", o.publishTime, "`time` that one round of publishing takes")
+	flags.IntVar(&o.batch, "batch", o.batch, "`events` in a transaction that publishes many")
+	flags.IntVar(&o.drain, "drain", o.drain, "`deliveries` to drain")
+	flags.DurationVar(&o.drainWindow, "drain-window", o.drainWindow,
+		"stop a peer's drain after this `time` and take its rate until then; 0 drains to the end")
+	flags.IntVar(&o.workers, "workers", o.workers, "handlers that run at once in the drain")
+	flags.IntVar(&o.rate, "rate", o.rate, "events a second of the latency case")
+	flags.DurationVar(&o.latencyTime, "latency-time", o.latencyTime, "`time` that one round of the latency case takes")
+	backlogs := flags.String("backlogs", joinInts(o.backlogs), "comma-separated `sizes` of waiting deliveries of the claim case; the first is the base")
+	flags.IntVar(&o.blocked, "blocked", o.blocked, "`deliveries` behind one blocked key in the claim case")
+	flags.IntVar(&o.claims, "claims", o.claims, "fresh owners that each claim in the claim case")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.cases, o.only = split(*names), split(*only)
+	var err error
+	if o.backlogs, err = parseInts(*backlogs); err != nil {
+		return o, fmt.Errorf("flag -backlogs: %w", err)
+	}
+	return o, o.validate()
+}
+
+func (o options) validate() error {
+	var errs []error
+	for _, name := range o.cases {
+		if !slices.ContainsFunc(cases(), func(c benchCase) bool { return c.name == name }) {
+			errs = append(errs, fmt.Errorf("flag -cases: there is no case %q", name))
+		}
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{
+		{"rounds", o.rounds}, {"batch", o.batch}, {"drain", o.drain}, {"workers", o.workers},
+		{"rate", o.rate}, {"blocked", o.blocked}, {"claims", o.claims}, {"backlogs", slices.Min(append(o.backlogs, 1))},
+	} {
+		if n.value < 1 {
+			errs = append(errs, fmt.Errorf("flag -%s: %d is not positive", n.flag, n.value))
+		}
+	}
+	if len(o.backlogs) == 0 {
+		errs = append(errs, errors.New("flag -backlogs: there is none"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o options) chosen(name string) bool {
+	return len(o.cases) == 0 || slices.Contains(o.cases, name)
+}
+
+// takesPart reports whether a contender runs.
+func (o options) takesPart(c contender) bool {
+	return len(o.only) == 0 || slices.Contains(o.only, c.name)
+}
+
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func parseInts(text string) (list []int, err error) {
+	for _, part := range split(text) {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+func joinInts(list []int) string {
+	var parts []string
+	for _, n := range list {
+		parts = append(parts, strconv.Itoa(n))
+	}
+	return strings.Join(parts, ",")
+}
