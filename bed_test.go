@@ -259,13 +259,15 @@ func (r *record) OnPublished(_ context.Context, p relaybus.Published) {
 	r.add(nil, "published %v %d %s", ids, p.Deliveries, p.Outcome)
 }
 
-func (r *record) OnUnhandled(_ context.Context, e relaybus.EventInfo) { r.add(nil, "unhandled %s", e.ID) }
-func (r *record) OnStarted(a relaybus.Attempt)                        { r.attempt("started", a) }
-func (r *record) OnSucceeded(a relaybus.Attempt)                      { r.attempt("succeeded", a) }
-func (r *record) OnRetried(a relaybus.Attempt)                        { r.attempt("retried", a) }
-func (r *record) OnBuried(a relaybus.Attempt)                         { r.attempt("buried", a) }
-func (r *record) OnReleased(a relaybus.Attempt)                       { r.attempt("released", a) }
-func (r *record) OnLeaseLost(a relaybus.Attempt)                      { r.attempt("lost", a) }
+func (r *record) OnUnhandled(_ context.Context, e relaybus.EventInfo) {
+	r.add(nil, "unhandled %s", e.ID)
+}
+func (r *record) OnStarted(a relaybus.Attempt)   { r.attempt("started", a) }
+func (r *record) OnSucceeded(a relaybus.Attempt) { r.attempt("succeeded", a) }
+func (r *record) OnRetried(a relaybus.Attempt)   { r.attempt("retried", a) }
+func (r *record) OnBuried(a relaybus.Attempt)    { r.attempt("buried", a) }
+func (r *record) OnReleased(a relaybus.Attempt)  { r.attempt("released", a) }
+func (r *record) OnLeaseLost(a relaybus.Attempt) { r.attempt("lost", a) }
 
 func (r *record) attempt(what string, a relaybus.Attempt) {
 	r.add(a.Err, "%s %s %s %d", what, a.Handler, a.Event.ID, a.Number)
@@ -460,4 +462,30 @@ func (p *probe) Wake(ctx context.Context, signal func()) error {
 		return nil
 	}
 	return p.Store.Wake(ctx, signal)
+}
+
+// trail keeps what ran, in order.
+type trail struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (r *trail) add(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, text)
+}
+
+// took returns what ran since the last time.
+func (r *trail) took() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list
+	r.list = nil
+	return list
+}
+
+func (r *trail) handle(_ context.Context, e *relaybus.RawEvent) error {
+	r.add(e.ID)
+	return nil
 }

@@ -111,7 +111,7 @@ func (b *Bus) handlerTimeout(h *Handler) time.Duration {
 		return b.cfg.HandlerTimeout
 	}
 	timeout := b.cfg.TransactionTimeout
-	if most := time.Duration(b.features.MaxTransactionBudget * float64(time.Second)); most > 0 {
+	if most := b.features.TransactionBudget; most > 0 {
 		timeout = min(timeout, most)
 	}
 	if b.cfg.HandlerTimeout > 0 {

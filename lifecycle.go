@@ -178,18 +178,30 @@ func (b *Bus) loadCatalog(ctx context.Context) error {
 	return nil
 }
 
-// refreshCatalogIfIdle reads the catalogue for a bus that was not started, so
-// that nothing else does. A failure leaves what is known: publishing itself
-// will meet the same database.
-func (b *Bus) refreshCatalogIfIdle(ctx context.Context) {
+// ensureCatalog reads the catalogue for a publish of a bus that was not started,
+// so that nothing else does, or whose start has not come that far. Without
+// having read it once there is an error, as the event would miss the handlers
+// of other processes for good; later a failure leaves what is known.
+func (b *Bus) ensureCatalog(ctx context.Context) error {
+	if b.cfg.NoCatalog || scopeOf(ctx, b) != nil {
+		return nil
+	}
 	b.mu.Lock()
 	idle := b.state == stateNew
 	b.mu.Unlock()
-	if !idle || b.cfg.NoCatalog || scopeOf(ctx, b) != nil || b.cfg.Clock.Now().Sub(b.catalog.loadedAt()) < b.cfg.CatalogInterval {
-		return
+	loaded := b.catalog.loadedAt()
+	if !loaded.IsZero() && (!idle || b.cfg.Clock.Now().Sub(loaded) < b.cfg.CatalogInterval) {
+		return nil
 	}
-	if err := b.loadCatalog(ctx); err != nil && !errors.Is(err, ErrNotSetUp) {
+	err := b.loadCatalog(ctx)
+	switch {
+	case err == nil, errors.Is(err, ErrNotSetUp): // there are no handlers, or the publish says so itself
+		return nil
+	case loaded.IsZero():
+		return err
+	default:
 		b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read", "error", err)
+		return nil
 	}
 }
 

@@ -24,10 +24,13 @@ func (b *Bus) Publish(ctx context.Context, messages ...Message) error {
 	if err := b.usable("publish"); err != nil {
 		return err
 	}
-	b.refreshCatalogIfIdle(ctx)
+	unknown := b.ensureCatalog(ctx)
 	events, infos, err := b.prepareEvents(ctx, messages)
 	if err != nil {
 		return err
+	}
+	if unknown != nil {
+		return fmt.Errorf("publish: %w", unknown)
 	}
 	tx, err := b.activeTx(ctx, nil)
 	if err != nil {
@@ -59,10 +62,13 @@ func (b *Bus) PublishTx(ctx context.Context, tx store.Tx, messages ...Message) e
 	if tx == nil {
 		return fmt.Errorf("publish: %w: the transaction is nil", ErrNoTransaction)
 	}
-	b.refreshCatalogIfIdle(ctx)
+	unknown := b.ensureCatalog(ctx)
 	events, infos, err := b.prepareEvents(ctx, messages)
 	if err != nil {
 		return err
+	}
+	if unknown != nil {
+		return fmt.Errorf("publish: %w", unknown)
 	}
 	if tx, err = b.activeTx(ctx, tx); err != nil {
 		return fmt.Errorf("publish: %w", err)

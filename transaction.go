@@ -41,7 +41,9 @@ func (b *Bus) Transaction(ctx context.Context, fn func(ctx context.Context) erro
 	if tx != nil {
 		return b.joinTransaction(ctx, tx, fn)
 	}
-	b.refreshCatalogIfIdle(ctx)
+	if err := b.ensureCatalog(ctx); err != nil {
+		return fmt.Errorf("transaction: %w", err)
+	}
 	return b.transact(ctx, false, b.cfg.TransactionTimeout, func(ctx context.Context, _ store.Tx) error { return fn(ctx) })
 }
 

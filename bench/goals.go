@@ -19,7 +19,7 @@ func (r *report) judge() {
 	ourName := relaybusContender().name
 	for _, m := range r.Measurements {
 		switch {
-		case m.Case == "publish" && m.System == ourName:
+		case m.Case == publishName && m.System == ourName:
 			r.atLeast("publish, "+m.Variant+": of the floor", r.ratio(m, "floor"), 0.8)
 			r.atLeast("publish, "+m.Variant+": of the faster peer", r.overPeers(m), 1)
 		case m.Case == "drain" && m.System == ourName:

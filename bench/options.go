@@ -21,6 +21,8 @@ type options struct {
 
 	publishTime time.Duration
 	batch       int
+	fewVariants bool
+	variants    string
 
 	drain       int
 	drainWindow time.Duration
@@ -58,7 +60,8 @@ func (o *options) quick() {
 	o.rounds = 1
 	o.publishTime = 20 * time.Millisecond
 	o.drain = 300
-	o.drainWindow = 2 * time.Second
+	o.drainWindow = 0
+	o.fewVariants = true
 	o.latencyTime = 200 * time.Millisecond
 	o.backlogs = []int{500, 2_000}
 	o.blocked = 500
@@ -80,6 +83,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "interleaved `rounds` of each measurement")
 	flags.DurationVar(&o.publishTime, "publish-time", o.publishTime, "`time` that one round of publishing takes")
+	flags.StringVar(&o.variants, "variants", "", "publish only in variants whose name contains this `text`")
 	flags.IntVar(&o.batch, "batch", o.batch, "`events` in a transaction that publishes many")
 	flags.IntVar(&o.drain, "drain", o.drain, "`deliveries` to drain")
 	flags.DurationVar(&o.drainWindow, "drain-window", o.drainWindow,

@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+)
+
+// The tables of the case.
+const (
+	publishName = "publish"
+	costName    = "publish, processor time"
 )
 
 // publishVariant is one line of the publish table.
@@ -34,6 +41,9 @@ func plural(n int, what string) string {
 }
 
 func (b *bench) publishVariants() []publishVariant {
+	if b.fewVariants {
+		return []publishVariant{{1, 1, 1, false}, {8, 3, 1, true}, {1, 3, b.batch, false}}
+	}
 	var list []publishVariant
 	for _, goroutines := range []int{1, 8} {
 		for _, handlers := range []int{1, 3} {
@@ -54,6 +64,9 @@ func (b *bench) publishVariants() []publishVariant {
 // publish.
 func publishCase(ctx context.Context, b *bench) error {
 	for _, v := range b.publishVariants() {
+		if !strings.Contains(v.String(), b.variants) {
+			continue
+		}
 		if err := b.publishVariant(ctx, v); err != nil {
 			return fmt.Errorf("%s: %w", v, err)
 		}
@@ -69,9 +82,9 @@ type publisher struct {
 	next atomic.Int64
 	// transactions that were committed.
 	transactions atomic.Int64
-	// took and events are those of the round.
-	took   time.Duration
-	events int64
+	// took, used (processor time) and events are those of the round.
+	took, used time.Duration
+	events     int64
 }
 
 // publishSlices is how many turns a contender has in a round, so that a moment
@@ -106,9 +119,13 @@ func (b *bench) publishVariant(ctx context.Context, v publishVariant) (err error
 			}
 		}
 		for _, p := range list {
-			rate := p.rate()
-			if round > 0 {
-				b.report.add(measurement{Case: "publish", Variant: v.String(), System: p.name, Unit: "events/s"}, rate)
+			rate, cost := p.figures()
+			if round == 0 {
+				continue
+			}
+			b.report.add(measurement{Case: publishName, Variant: v.String(), System: p.name, Unit: "events/s"}, rate)
+			if cost > 0 {
+				b.report.add(measurement{Case: costName, Variant: v.String(), System: p.name, Unit: "µs/event"}, cost)
 			}
 		}
 	}
@@ -121,16 +138,19 @@ func (b *bench) publishVariant(ctx context.Context, v publishVariant) (err error
 		if want := committed * int64(v.batch*v.handlers); t.orders != committed || t.waiting != want {
 			return fmt.Errorf("%s: %d transactions left %d orders and %d deliveries, not %d", p.name, committed, t.orders, t.waiting, want)
 		}
-		b.report.checked("publish", v.String(), p.name)
+		b.report.checked(publishName, v.String(), p.name)
+		b.report.checked(costName, v.String(), p.name)
 	}
 	return nil
 }
 
-// rate returns the events per second of the round, and ends it.
-func (p *publisher) rate() float64 {
-	rate := float64(p.events) / p.took.Seconds()
-	p.took, p.events = 0, 0
-	return rate
+// figures returns the events per second of the round and the microseconds of
+// processor time that each took, and ends the round.
+func (p *publisher) figures() (rate, cost float64) {
+	rate = float64(p.events) / p.took.Seconds()
+	cost = p.used.Seconds() * 1e6 / float64(p.events)
+	p.took, p.used, p.events = 0, 0, 0
+	return rate, cost
 }
 
 // run publishes from all goroutines until the time is over.
@@ -138,7 +158,7 @@ func (p *publisher) run(ctx context.Context, v publishVariant, duration time.Dur
 	var group sync.WaitGroup
 	errs := make([]error, v.goroutines)
 	before := p.transactions.Load()
-	began := time.Now()
+	began, used := time.Now(), processorTime()
 	for i := range v.goroutines {
 		group.Go(func() {
 			for time.Since(began) < duration && errs[i] == nil {
@@ -151,6 +171,7 @@ func (p *publisher) run(ctx context.Context, v publishVariant, duration time.Dur
 	}
 	group.Wait()
 	p.took += time.Since(began)
+	p.used += processorTime() - used
 	p.events += (p.transactions.Load() - before) * int64(v.batch)
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -94,6 +95,43 @@ func TestHandledIsCompleteAfterDrain(t *testing.T) {
 			b.Drain(t.Context())
 			b.AssertHandled(t, "plain", i+1)
 			b.AssertHandled(t, "transactional", i+1)
+		}
+	}
+}
+
+// slowHook is told of successes only once it is released.
+type slowHook chan struct{}
+
+func (h slowHook) OnSucceeded(relaybus.Attempt) { <-h }
+
+func TestDrainWaitsForHooks(t *testing.T) {
+	t.Parallel()
+	for _, started := range []bool{false, true} {
+		for _, h := range []relaybus.Handler{ok("plain"), ok("transactional", relaybus.Transactional())} {
+			synctest.Test(t, func(t *testing.T) {
+				hook := make(slowHook)
+				b := relaybustest.New(t, relaybus.Config{Hooks: []relaybus.Hook{hook}}, h)
+				if started {
+					if err := b.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				place(t, b, "o-1")
+				drained := make(chan struct{})
+				go func() {
+					defer close(drained)
+					b.Drain(t.Context())
+				}()
+				synctest.Wait()
+				select {
+				case <-drained:
+					t.Errorf("%s, started %v: Drain did not wait for the hook", h.ID(), started)
+				default:
+				}
+				close(hook)
+				<-drained
+				b.AssertHandled(t, h.ID(), 1)
+			})
 		}
 	}
 }

@@ -80,6 +80,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.ClaimRes
 	if err := c.resolve(ctx); err != nil {
 		return store.ClaimResult{}, s.translate(op, err)
 	}
+	c.hold()
 	// Where work is known, the claim begins to write at once. An empty answer
 	// is given only after a fresh look.
 	if c.known() && !c.overdue() {

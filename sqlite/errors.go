@@ -82,6 +82,14 @@ func ended(ctx context.Context, op string) error {
 	return store.NewError(op, store.ErrTimeout, "the context ended first; nothing was changed", cause)
 }
 
+// usable is nil while neither the store is closed nor the context has ended.
+func (s *Store) usable(ctx context.Context, op string) error {
+	if s.closed.Load() {
+		return store.NewError(op, store.ErrClosed, "", nil)
+	}
+	return ended(ctx, op)
+}
+
 func invalid(op, detail string) error {
 	return store.NewError(op, store.ErrInvalidArgument, detail, nil)
 }

@@ -44,3 +44,48 @@ func Writes(s *Store) int64 { return s.meter.writes.Load() }
 
 // Statements is how many statements were run.
 func Statements(s *Store) int64 { return s.meter.statements.Load() }
+
+// Hot returns the statements that run in claims, settlements and appends, with
+// the index (or key) that each step must use.
+func Hot(s *Store) map[string]struct {
+	Text  string
+	Index []string
+} {
+	type plan = struct {
+		Text  string
+		Index []string
+	}
+	const key = "USING PRIMARY KEY"
+	ready, open := s.cfg.Prefix+"deliveries_ready", s.cfg.Prefix+"deliveries_open"
+	q := s.sql
+	return map[string]plan{
+		"discover":        {q.discover, []string{ready, key}},
+		"read lane":       {q.readLane, []string{ready, open, key}},
+		"head":            {q.headOf, []string{open}},
+		"behind":          {q.behind, []string{open}},
+		"park":            {q.park, []string{key}},
+		"unpark":          {q.unpark, []string{key}},
+		"take lane":       {q.takeLane, nil},
+		"free lane":       {q.freeLane, []string{key}},
+		"events":          {q.readEvents, []string{"INTEGER PRIMARY KEY"}},
+		"expired owners":  {q.expiredOwners, []string{s.cfg.Prefix + "owners_lease"}},
+		"own lease":       {q.ownLease, []string{"INTEGER PRIMARY KEY"}},
+		"claims of owner": {q.claimsOf, []string{key}},
+		"drop claim":      {q.dropClaim, []string{key}},
+		"paused":          {q.pausedRefs, []string{s.cfg.Prefix + "handlers_paused"}},
+		"complete":        {q.complete, []string{key}},
+		"reschedule":      {q.reschedule, []string{key}},
+		"release":         {q.release, []string{key}},
+		"bury":            {q.bury, []string{key}},
+		"charge lost":     {q.chargeLost, []string{key}},
+		"give back":       {q.giveBack, []string{key}},
+		"next sequence":   {q.nextSequence, nil},
+		"known event":     {q.knownEvent, []string{"(id=?)"}},
+		"handler":         {q.handlerRef, []string{"(id=?)"}},
+		"group":           {q.handlerGroup, []string{s.cfg.Prefix + "handlers_grp"}},
+		"old completions": {q.oldCompletions, []string{s.cfg.Prefix + "completions_at"}},
+		"old dead":        {q.oldDead, []string{s.cfg.Prefix + "deliveries_died"}},
+		"old unheard":     {q.oldUnheard, []string{s.cfg.Prefix + "events_unheard"}},
+		"one delivery":    {q.findDelivery, []string{"(id=?)", key}},
+	}
+}

@@ -172,12 +172,24 @@ func (x *session) needSet(ctx context.Context, h store.Handler) ([]int64, error)
 			return nil, err
 		}
 	}
+	x.groups = nil
 	x.onCommit(func() { x.s.handlers.join(name) })
 	return refs, nil
 }
 
 // group returns the numbers of all ids of a handler.
 func (x *session) group(ctx context.Context, ref int64) (refs []int64, err error) {
+	if refs, ok := x.groups[ref]; ok {
+		return refs, nil
+	}
+	defer func() {
+		if err == nil {
+			if x.groups == nil {
+				x.groups = make(map[int64][]int64)
+			}
+			x.groups[ref] = refs
+		}
+	}()
 	err = x.rows(ctx, x.s.sql.handlerGroup, func(scan func(...any) error) (bool, error) {
 		var one int64
 		err := scan(&one)

@@ -1,14 +1,16 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/relaybus-go/relaybus/store"
 )
 
 type listSQL struct {
-	listDeliveries, listHistory, listDead, countDeliveries, countHistory, getEvent, claimsOfAll, ownerName, duePending string
+	listOne, listBuried, listDeliveries, listHistory, listDead, countDeliveries, countHistory, getEvent, claimsOfAll, ownerName, duePending string
 }
 
 // The columns of a listing, from a delivery or its record in the history.
@@ -17,13 +19,19 @@ const (
 		ifnull(e.correlation, ''), ifnull(e.causation, '')`
 	filters = ` AND (?1 = '' OR h.id = ?1) AND (?2 = '' OR e.type = ?2) AND (?3 = '' OR e.id = ?3)
 		AND (?4 = '' OR e.key = ?4) AND (?5 IS NULL OR e.created >= ?5) AND (?6 IS NULL OR e.created < ?6)`
-	after = ` AND (d.event < ?7 OR (d.event = ?7 AND d.handler > ?8))`
+	after = ` AND d.event BETWEEN ?11 AND ?7 AND (d.event < ?7 OR d.handler > ?8)`
 )
 
 func newListSQL(q func(string) string) listSQL {
 	const columns = `SELECT d.event, d.handler, h.id, d.state, d.gen, d.attempts, d.lost, d.due, d.updated,
 		ifnull(d.error, ''), `
 	return listSQL{
+		listOne: q(columns + eventColumns + ` FROM {p}deliveries d
+			CROSS JOIN {p}events e ON e.seq = d.event CROSS JOIN {p}handlers h ON h.ref = d.handler
+			WHERE d.event = ?12 AND d.handler = ?13 AND d.state BETWEEN ?9 AND ?10` + filters + after),
+		listBuried: q(columns + eventColumns + ` FROM {p}deliveries d INDEXED BY {p}deliveries_dead
+			CROSS JOIN {p}events e ON e.seq = d.event CROSS JOIN {p}handlers h ON h.ref = d.handler
+			WHERE d.state >= 2 AND d.state BETWEEN ?9 AND ?10` + filters + after + ` ORDER BY d.event DESC, d.handler`),
 		listDeliveries: q(columns + eventColumns + ` FROM {p}deliveries d
 			CROSS JOIN {p}events e ON e.seq = d.event CROSS JOIN {p}handlers h ON h.ref = d.handler
 			WHERE d.state BETWEEN ?9 AND ?10` + filters + after + ` ORDER BY d.event DESC, d.handler`),
@@ -165,28 +173,71 @@ func (l *listing) read(ctx context.Context, at cursor) error {
 	if err != nil {
 		return err
 	}
-	args := append(filterArgs(l.f), at.event, at.handler, l.from, l.to)
-	for i, text := range []string{l.s.sql.listDeliveries, l.s.sql.listHistory} {
-		err := l.rows(ctx, text, func(scan func(...any) error) (bool, error) {
-			var d item
-			if err := d.scan(scan); err != nil {
-				return false, err
-			}
-			owner, runs := running.owner(d.deliveryKey, d.gen)
-			if runs && d.Status == store.StatusPending {
-				d.Status = store.StatusRunning
-				d.Owner = owner
-			}
-			if l.f.Status == "" || l.f.Status == d.Status {
-				l.parts[i] = append(l.parts[i], d)
-			}
-			return len(l.parts[i]) < l.limit, nil
-		}, args...)
-		if err != nil {
+	lowest := int64(0)
+	if l.f.EventID != "" {
+		var seq int64
+		var key, handlers string
+		found, err := l.row(ctx, l.s.sql.knownEvent, []any{&seq, &key, &handlers}, l.f.EventID)
+		if err != nil || !found || seq > at.event {
+			return err
+		}
+		if lowest = seq; seq < at.event {
+			at = cursor{event: seq}
+		}
+	}
+	args := append(filterArgs(l.f), at.event, at.handler, l.from, l.to, lowest)
+	if l.f.Status == store.StatusRunning {
+		if err := l.readRunning(ctx, running, args); err != nil {
+			return err
+		}
+		return l.nameOwners(ctx, running)
+	}
+	texts := []string{l.s.sql.listDeliveries, l.s.sql.listHistory}
+	if l.from >= stateHeld {
+		texts[0] = l.s.sql.listBuried
+	}
+	for i, text := range texts {
+		if l.parts[i], err = l.items(ctx, text, running, args); err != nil {
 			return err
 		}
 	}
 	return l.nameOwners(ctx, running)
+}
+
+// items reads up to a page of one kind.
+func (l *listing) items(ctx context.Context, text string, running running, args []any) (list []item, err error) {
+	err = l.rows(ctx, text, func(scan func(...any) error) (bool, error) {
+		var d item
+		if err := d.scan(scan); err != nil {
+			return false, err
+		}
+		owner, runs := running.owner(d.deliveryKey, d.gen)
+		if runs && d.Status == store.StatusPending {
+			d.Status = store.StatusRunning
+			d.Owner = owner
+		}
+		if l.f.Status == "" || l.f.Status == d.Status {
+			list = append(list, d)
+		}
+		return len(list) < l.limit, nil
+	}, args...)
+	return list, err
+}
+
+// readRunning reads what the claim records list: few of many.
+func (l *listing) readRunning(ctx context.Context, running running, args []any) error {
+	for d := range running {
+		list, err := l.items(ctx, l.s.sql.listOne, running, append(slices.Clone(args), d.event, d.handler))
+		if err != nil {
+			return err
+		}
+		l.parts[0] = append(l.parts[0], list...)
+	}
+	slices.SortFunc(l.parts[0], func(a, b item) int {
+		return cmp.Or(cmp.Compare(b.event, a.event), cmp.Compare(a.handler, b.handler))
+	})
+	l.parts[0] = l.parts[0][:min(len(l.parts[0]), l.limit)]
+	return nil
 }
 
 // merged returns both parts in the order of the listing.
@@ -268,8 +319,7 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 			e.Sequence = seq
 		}
 		l := listing{session: x, f: store.Filter{EventID: e.ID}, to: stateCompleted, limit: store.MaxPageSize}
-		at := cursor{event: seq + 1}
-		if err := l.read(ctx, at); err != nil {
+		if err := l.read(ctx, cursor{event: seq}); err != nil {
 			return err
 		}
 		for _, d := range l.merged() {

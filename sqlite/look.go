@@ -69,16 +69,23 @@ func (c *claiming) findPaused(ctx context.Context, x *session) error {
 	if err != nil {
 		return err
 	}
+	c.w.mu.Lock()
+	c.w.paused = paused
+	c.w.mu.Unlock()
+	c.hold()
+	return nil
+}
+
+// hold marks the handlers that are paused, as far as is known.
+func (c *claiming) hold() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
 	for i := range c.wants {
 		c.wants[i].held = false
-		if len(paused) == 0 {
-			continue
-		}
 		for _, ref := range c.wants[i].refs {
-			c.wants[i].held = c.wants[i].held || paused[ref]
+			c.wants[i].held = c.wants[i].held || c.w.paused[ref]
 		}
 	}
-	return nil
 }
 
 func (c *claiming) discoverLanes(ctx context.Context, x *session, i int, ref int64) error {

@@ -8,8 +8,8 @@ import (
 )
 
 type operateSQL struct {
-	findDelivery, requeue, buryPending, moveDue, skip, eventDeliveries, remove, keepRemoved, pendingOf string
-	recordHandler, allHandlers, retireHandler, pauseHandler                                            string
+	findDelivery, requeue, buryPending, moveDue, skip, eventDeliveries, remove, keepRemoved, readyOf, parkedOf string
+	recordHandler, allHandlers, retireHandler, pauseHandler                                                    string
 }
 
 func newOperateSQL(q func(string) string) operateSQL {
@@ -28,8 +28,12 @@ func newOperateSQL(q func(string) string) operateSQL {
 		remove: q(`DELETE FROM {p}deliveries WHERE event = ?1 AND handler = ?2`),
 		keepRemoved: q(`INSERT INTO {p}history (event, handler, at, due, attempts, lost, error)
 			SELECT event, handler, ?3, due, attempts, lost, error FROM {p}deliveries WHERE event = ?1 AND handler = ?2`),
-		pendingOf: q(`SELECT event, handler, state, gen, lane, ifnull(key, '')
-			FROM {p}deliveries WHERE handler = (SELECT ref FROM {p}handlers WHERE id = ?1) AND state < 2 ORDER BY event`),
+		readyOf: q(`SELECT event, handler, state, gen, lane, ifnull(key, '')
+			FROM {p}deliveries INDEXED BY {p}deliveries_ready
+			WHERE handler = (SELECT ref FROM {p}handlers WHERE id = ?1) AND state = 0 ORDER BY lane, due, event`),
+		parkedOf: q(`SELECT event, handler, state, gen, lane, key
+			FROM {p}deliveries INDEXED BY {p}deliveries_open
+			WHERE handler = (SELECT ref FROM {p}handlers WHERE id = ?1) AND key IS NOT NULL AND state < 3 AND state = 1`),
 		recordHandler: q(`INSERT INTO {p}handlers (id, aliases, types, recorded) VALUES (?1, ?2, ?3, ?4)
 			ON CONFLICT (id) DO UPDATE SET aliases = excluded.aliases, types = excluded.types,
 				recorded = excluded.recorded, retired = 0`),
@@ -279,18 +283,23 @@ func (s *Store) DropPending(ctx context.Context, handler string, limit int, now 
 			return err
 		}
 		var list []stored
-		err = x.rows(ctx, s.sql.pendingOf, func(scan func(...any) error) (bool, error) {
-			var d stored
-			if err := d.scan(scan); err != nil {
-				return false, err
+		for _, text := range []string{s.sql.readyOf, s.sql.parkedOf} {
+			if len(list) == limit {
+				break
 			}
-			if !running.has(d.deliveryKey, d.gen) {
-				list = append(list, d)
+			err = x.rows(ctx, text, func(scan func(...any) error) (bool, error) {
+				var d stored
+				if err := d.scan(scan); err != nil {
+					return false, err
+				}
+				if !running.has(d.deliveryKey, d.gen) {
+					list = append(list, d)
+				}
+				return len(list) < limit, nil
+			}, handler)
+			if err != nil {
+				return err
 			}
-			return len(list) < limit, nil
-		}, handler)
-		if err != nil {
-			return err
 		}
 		n = len(list)
 		return x.removeAll(ctx, list, now)

@@ -82,10 +82,16 @@ func (x *session) dismiss(ctx context.Context, owner int64, each string, now int
 	return nil
 }
 
-func (c *claiming) owner() int64 {
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	return c.w.owner
+func (c *claiming) owner() int64 { return c.w.id() }
+
+// id returns the owner's number, or 0.
+func (w *worker) id() int64 {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owner
 }
 
 // register makes sure that the owner exists, and renews its lease when a third
@@ -231,13 +237,11 @@ func (s *Store) Extend(
 	if err := checkTokens(op, leases); err != nil {
 		return nil, err
 	}
-	w := s.worker(owner)
+	w := s.known(owner)
 	holds := make([]bool, len(leases))
-	w.mu.Lock()
-	id := w.owner
-	w.mu.Unlock()
+	id := w.id()
 	if id == 0 {
-		return holds, ended(ctx, op)
+		return holds, s.usable(ctx, op)
 	}
 	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
 		until := now.Add(lease).UnixMilli()
@@ -267,16 +271,17 @@ func (s *Store) Extend(
 // Relinquish ends the owner; see [store.Claimer].
 func (s *Store) Relinquish(ctx context.Context, owner string, now time.Time) error {
 	const op = "relinquish owner"
-	w := s.worker(owner)
+	w := s.known(owner)
+	if w == nil {
+		return s.usable(ctx, op)
+	}
 	if err := w.enter(ctx, op); err != nil {
 		return err
 	}
 	defer w.leave()
-	w.mu.Lock()
-	id := w.owner
-	w.mu.Unlock()
+	id := w.id()
 	if id == 0 {
-		return nil
+		return s.usable(ctx, op)
 	}
 	return s.write(ctx, op, func(ctx context.Context, x *session) error {
 		x.onCommit(func() {

@@ -17,6 +17,8 @@ type session struct {
 	committed []func()
 	// refs has the handlers that this transaction itself has added.
 	refs map[string]int64
+	// groups has the alias sets that it has read.
+	groups map[int64][]int64
 	// settles says that a claim ends with the transaction.
 	settles bool
 	// snapshot says that it only sees what is committed.
@@ -85,22 +87,43 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 
 // read runs fn in a read transaction.
 func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
-	if s.closed.Load() {
-		return store.NewError(op, store.ErrClosed, "", nil)
-	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return err
 	}
-	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, done, err := s.beginRead(ctx, op)
 	if err != nil {
-		return s.translate(op, err)
+		return err
 	}
-	defer func() { _ = tx.Rollback() }() //nolint:errcheck // Nothing was written.
+	defer done()
 	x := &session{s: s, tx: tx, snapshot: true}
 	if err := s.current(ctx, x); err != nil {
 		return s.translate(op, err)
 	}
 	return s.translate(op, fn(ctx, x))
+}
+
+// beginRead waits for a read connection, as long as for a write connection.
+func (s *Store) beginRead(ctx context.Context, op string) (tx *sql.Tx, done func(), err error) {
+	wait, cancel := context.WithTimeout(ctx, s.cfg.BusyTimeout)
+	defer cancel()
+	conn, err := s.reader.Conn(wait)
+	if err != nil {
+		if late := ended(ctx, op); late != nil {
+			return nil, nil, late
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, nil, store.NewError(op, store.ErrUnavailable, "all read connections are in use for too long", err)
+		}
+		return nil, nil, s.translate(op, err)
+	}
+	tx, err = conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, nil, s.translate(op, errors.Join(err, conn.Close()))
+	}
+	return tx, func() {
+		_ = tx.Rollback() //nolint:errcheck // Nothing was written.
+		_ = conn.Close()  //nolint:errcheck // It returns to the pool, or is gone.
+	}, nil
 }
 
 // writing is an open write transaction on the writer connection.
@@ -113,10 +136,7 @@ type writing struct {
 // begin waits for the writer connection of this process, and then for the
 // write lock of the file.
 func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
-	if s.closed.Load() {
-		return nil, store.NewError(op, store.ErrClosed, "", nil)
-	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
 	wait, cancel := context.WithTimeout(ctx, s.cfg.BusyTimeout)

@@ -54,9 +54,9 @@ func (s *Store) Settle(
 		}
 	}
 	ok := make([]bool, len(list))
-	w := s.worker(owner)
-	if !w.any(list) {
-		return ok, ended(ctx, op)
+	w := s.known(owner)
+	if w == nil || !w.any(list) {
+		return ok, s.usable(ctx, op)
 	}
 	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
 		e, err := x.ending(ctx, w, now)
@@ -306,9 +306,12 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := s.worker(owner)
-	ctx = still(ctx)
 	lost := store.NewError(op, store.ErrLeaseLost, "", nil)
+	w := s.known(owner)
+	if w == nil {
+		return lost
+	}
+	ctx = still(ctx)
 	e, err := x.ending(ctx, w, now)
 	if err != nil {
 		return s.translate(op, err)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -52,17 +51,14 @@ func (s *Store) Setup(ctx context.Context) error {
 // isSetUp looks without the write lock, which a database that is set up does not
 // need, and one that is too new must not see.
 func (s *Store) isSetUp(ctx context.Context, op string, version int) (bool, error) {
-	if s.closed.Load() {
-		return false, store.NewError(op, store.ErrClosed, "", nil)
-	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return false, err
 	}
-	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, done, err := s.beginRead(ctx, op)
 	if err != nil {
-		return false, s.translate(op, err)
+		return false, err
 	}
-	defer func() { _ = tx.Rollback() }() //nolint:errcheck // Nothing was written.
+	defer done()
 	x := &session{s: s, tx: tx}
 	has, err := s.version(ctx, x)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/relaybus-go/relaybus/store"
 )
@@ -15,9 +16,9 @@ import (
 // Kind is the [store.Store.Kind] of this package's stores.
 const Kind = "sqlite"
 
-// maxTransactionBudget is the default budget of a transactional handler in
-// seconds: nobody else writes while its transaction is open.
-const maxTransactionBudget = 2
+// transactionBudget is the default time budget of a transactional handler: it
+// keeps every other writer waiting.
+const transactionBudget = 2 * time.Second
 
 var (
 	_ store.Store = (*Store)(nil)
@@ -148,13 +149,13 @@ func (s *Store) Kind() string { return Kind }
 // completed deliveries are kept.
 func (s *Store) Features() store.Features {
 	return store.Features{
-		SerialTransactions:   true,
-		NoHistory:            !s.cfg.History,
-		MaxTransactionBudget: maxTransactionBudget,
+		SerialTransactions: true,
+		NoHistory:          !s.cfg.History,
+		TransactionBudget:  transactionBudget,
 	}
 }
 
-// worker returns what the store knows of an owner.
+// worker returns what the store knows of an owner, who claims now if not before.
 func (s *Store) worker(name string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,6 +165,14 @@ func (s *Store) worker(name string) *worker {
 		s.workers[name] = w
 	}
 	return w
+}
+
+// known returns what the store knows of an owner, or nil for one that never
+// claimed on this instance.
+func (s *Store) known(name string) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[name]
 }
 
 // hint tells every worker that a delivery may have become claimable.

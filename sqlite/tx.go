@@ -136,10 +136,7 @@ func (s *Store) Transact(
 	ctx context.Context, o store.TxOptions, fn func(ctx context.Context, tx store.Tx) error,
 ) error {
 	const op = "run transaction"
-	if s.closed.Load() {
-		return store.NewError(op, store.ErrClosed, "", nil)
-	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return err
 	}
 	t := &transaction{owner: s, op: op}

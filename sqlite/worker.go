@@ -85,6 +85,8 @@ type worker struct {
 	// complete says as of which state of the database the todo of a handler has
 	// everything.
 	complete map[int64]asOf
+	// paused has the handlers that were paused when a claim last looked.
+	paused map[int64]bool
 	// looked is when the lanes were last looked for, and claimed how many
 	// claims there were since.
 	looked  int64

@@ -23,7 +23,10 @@
 //   - All methods may be called by many goroutines at once.
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Store is what the bus asks of a database.
 type Store interface {
@@ -83,7 +86,7 @@ type Features struct {
 	// MaxPayloadBytes is the largest payload that the store takes; 0 stands
 	// for no limit of its own.
 	MaxPayloadBytes int
-	// MaxTransactionBudget is the default time budget of a transactional
-	// handler in seconds where it must be shorter than the bus's; 0 otherwise.
-	MaxTransactionBudget float64
+	// TransactionBudget is the default time budget of a transactional handler
+	// where it must be shorter than the bus's; 0 otherwise.
+	TransactionBudget time.Duration
 }

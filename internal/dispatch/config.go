@@ -13,7 +13,7 @@ var (
 	// ErrTimeout: the handler ran into its timeout.
 	ErrTimeout = errors.New("handler timeout")
 	// ErrLeaseLost: another worker may have taken the delivery over.
-	ErrLeaseLost = errors.New("lease lost")
+	ErrLeaseLost = store.ErrLeaseLost
 	// ErrStopping: the shutdown grace period is over.
 	ErrStopping = errors.New("bus is stopping")
 )

@@ -27,8 +27,7 @@ type Engine struct {
 	// returned and whose goroutines have not, ended the jobs whose claim ended.
 	claiming, leaving int
 	ended             uint64
-	// alone waits for, or has, the whole engine for itself.
-	alone []*job
+	solo              solo
 	// jobs are all whose claim has not ended.
 	jobs map[*job]struct{}
 	// taken are the deliveries and keys of abandoned handlers that still run.

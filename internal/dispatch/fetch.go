@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -73,16 +74,23 @@ func (e *Engine) take(r store.ClaimRequest, asked []ask, result store.ClaimResul
 			a.h.dueAt(result.NextDue)
 		}
 	}
+	now := e.cfg.Clock.Now()
+	if e.solo.job == nil && e.exclusive(now) && e.empty() && !slices.ContainsFunc(result.Deliveries, isAlone) {
+		e.soloTried(len(result.Deliveries))
+	}
 	jobs := make([]*job, 0, len(result.Deliveries))
 	for _, c := range result.Deliveries {
-		jobs = append(jobs, e.admit(c, r.Now.Add(r.Lease)))
+		jobs = append(jobs, e.admit(c, r.Now.Add(r.Lease), len(result.Deliveries) == 1))
 	}
 	e.startNext()
 	return jobs
 }
 
-// admit queues one claimed delivery, or gives it back.
-func (e *Engine) admit(c store.Claimed, leaseUntil time.Time) *job {
+func isAlone(c store.Claimed) bool { return c.Alone }
+
+// admit queues one claimed delivery, or gives it back. only says that the claim
+// brought nothing else.
+func (e *Engine) admit(c store.Claimed, leaseUntil time.Time, only bool) *job {
 	now := e.cfg.Clock.Now()
 	h := e.byID[c.Lease.Handler]
 	j := &job{h: h, c: c, state: jobQueued, since: now, leaseUntil: leaseUntil, done: make(chan struct{})}
@@ -115,8 +123,14 @@ func (e *Engine) admit(c store.Claimed, leaseUntil time.Time) *job {
 		// It reached its limit only because its workers died, and may have been
 		// a bystander: once more, alone.
 		e.settle(j, store.Settlement{Lease: c.Lease, Action: store.Release, Alone: true}, Outcome{Kind: Released})
+	case e.maySolo(h, only, now):
+		e.solo.job, e.solo.since = j, now
+		e.start(j, now)
 	default:
-		e.alone = append(e.alone, j)
+		// It must not even be claimed while others run, or it would be a
+		// bystander again.
+		e.makeRoom(now)
+		e.giveBack(j, time.Time{})
 	}
 	return j
 }
@@ -124,7 +138,8 @@ func (e *Engine) admit(c store.Claimed, leaseUntil time.Time) *job {
 // giveBack ends the claim of a job without a charge. It is due at due, or as
 // before when that is zero.
 func (e *Engine) giveBack(j *job, due time.Time) {
-	e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release, DueAt: due}, Outcome{Kind: Released})
+	e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release, DueAt: due, Alone: j.c.Alone},
+		Outcome{Kind: Released})
 }
 
 // expiring reports whether the lease ends too soon to go on with the job.

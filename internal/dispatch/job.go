@@ -15,7 +15,7 @@ type job struct {
 	// The rest is guarded by the engine's mutex.
 
 	state jobState
-	// since is when it was claimed, or when its turn to run alone came.
+	// since is when it was claimed.
 	since time.Time
 	// leaseUntil is when the lease ends unless it is renewed.
 	leaseUntil time.Time
@@ -26,6 +26,10 @@ type job struct {
 	// committing: the transactional handler has returned, and its transaction
 	// is being completed.
 	committing bool
+	// lost: the store has said that the lease is lost. A lease that could not be
+	// renewed in time may still hold: the owner's next claim keeps alive what
+	// nobody took over, so it must be given back.
+	lost bool
 	// abandoned: its claim has ended or is ending, but its handler still runs.
 	abandoned bool
 	// stopGrace stops the timer that abandons the job.

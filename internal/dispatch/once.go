@@ -31,7 +31,7 @@ func (h *HeldBackError) Error() string {
 }
 
 // Unwrap makes it match ErrHeldBack.
-func (h *HeldBackError) Unwrap() error { return ErrHeldBack }
+func (*HeldBackError) Unwrap() error { return ErrHeldBack }
 
 // RunOnce claims one batch, runs it, and returns how many deliveries it claimed
 // once the claims of all of them have ended. It works beside a started engine
@@ -86,7 +86,7 @@ func (e *Engine) claimBatch(ctx context.Context) ([]*job, error) {
 		asked = append(asked, ask{h, h.signals})
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
-	request.Limit = min(total, e.cfg.BatchSize, e.cfg.Concurrency-e.running-e.queued)
+	request.Limit = e.soloLimit(min(total, e.cfg.BatchSize, e.cfg.Concurrency-e.running-e.queued), now)
 	if request.Limit > 0 {
 		e.claiming++
 	}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -29,9 +28,7 @@ func (e *Engine) renew(ctx context.Context) bool {
 	now := e.cfg.Clock.Now()
 	e.mu.Lock()
 	jobs, leases, limit := e.renewable(now)
-	e.startNext() // what waited to run alone may have lost that privilege
 	e.mu.Unlock()
-	kick(e.fetchKick)
 	if len(jobs) == 0 {
 		return true
 	}
@@ -54,8 +51,13 @@ func (e *Engine) renew(ctx context.Context) bool {
 			j.leaseUntil = until
 		case err != nil && !e.expiring(j, now):
 		case j.state == jobRunning:
+			j.lost = err == nil
 			j.cancel(ErrLeaseLost)
 		case e.unqueue(j):
+			if err != nil {
+				e.giveBack(j, time.Time{})
+				continue
+			}
 			e.forget(j)
 			told = append(told, j)
 		}
@@ -80,7 +82,7 @@ func (e *Engine) renewable(now time.Time) (jobs []*job, leases []store.Lease, li
 		if j.inTx || j.state == jobDone {
 			continue
 		}
-		if j.state == jobQueued && now.Sub(j.since) >= e.cfg.Lease/3 && !slices.Contains(e.alone, j) {
+		if j.state == jobQueued && now.Sub(j.since) >= e.cfg.Lease/3 {
 			e.unqueue(j)
 			e.giveBack(j, time.Time{})
 		}
@@ -95,12 +97,6 @@ func (e *Engine) renewable(now time.Time) (jobs []*job, leases []store.Lease, li
 func (e *Engine) unqueue(j *job) bool {
 	if j.state != jobQueued {
 		return false
-	}
-	for i, other := range e.alone {
-		if other == j {
-			e.alone = append(e.alone[:i:i], e.alone[i+1:]...)
-			return true
-		}
 	}
 	for i, other := range j.h.queue {
 		if other == j {

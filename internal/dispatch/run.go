@@ -178,7 +178,6 @@ func (e *Engine) watch(ctx context.Context, j *job) {
 func (e *Engine) abandon(j *job, cause error) {
 	err := fmt.Errorf("%w, and the handler still runs: it ignores its cancelled context", cause)
 	v := judge(j, err)
-	lost := errors.Is(cause, ErrLeaseLost)
 	e.mu.Lock()
 	// A commit under way, or the only write transaction that there can be, would
 	// keep the store from ending the claim: then it ends when the handler returns.
@@ -187,9 +186,13 @@ func (e *Engine) abandon(j *job, cause error) {
 		return
 	}
 	e.occupy(j)
-	if lost {
+	lost := j.lost
+	switch {
+	case lost:
 		e.forget(j)
-	} else {
+	case errors.Is(cause, ErrLeaseLost):
+		e.giveBack(j, time.Time{})
+	default:
 		e.fail(j, err, v, e.cfg.Clock.Now().Sub(j.started))
 	}
 	e.mu.Unlock()
@@ -239,12 +242,7 @@ func (e *Engine) returned(j *job, err, cause error) {
 	if j.stopGrace != nil {
 		j.stopGrace()
 	}
-	if len(e.alone) > 0 && e.alone[0] == j {
-		e.alone = e.alone[1:]
-		if len(e.alone) > 0 {
-			e.alone[0].since = now
-		}
-	}
+	e.soloReturned(j)
 	lost, completed := false, false
 	if j.abandoned {
 		e.vacate(j)
@@ -269,6 +267,7 @@ func (e *Engine) returned(j *job, err, cause error) {
 	}
 	e.mu.Lock()
 	e.leaving--
+	e.forget(j) // now that the observer knows
 	e.notify()
 	e.mu.Unlock()
 }
@@ -287,14 +286,14 @@ func (e *Engine) conclude(j *job, err, cause error, v judgement, now time.Time) 
 			if j.c.Followers {
 				j.h.signal()
 			}
-			e.forget(j)
+			j.state = jobSettling
 			return false, true
 		}
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Complete}, Outcome{Kind: Succeeded, Took: took})
-	case v.leaseLost && j.h.Transactional, errors.Is(cause, ErrLeaseLost):
-		e.forget(j)
+	case j.lost, v.leaseLost && j.h.Transactional && !errors.Is(cause, ErrLeaseLost):
+		j.state = jobSettling
 		return true, false
-	case errors.Is(cause, ErrStopping):
+	case errors.Is(cause, ErrStopping), errors.Is(cause, ErrLeaseLost):
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release}, Outcome{Kind: Released, Err: err, Took: took})
 	case v.notStarted:
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release, DueAt: now.Add(e.cfg.Poll)},

@@ -118,7 +118,6 @@ func (e *Engine) flush(ctx context.Context, batch []ending) bool {
 		return false
 	}
 	for i, end := range batch {
-		e.forget(end.job)
 		h := end.job.h
 		if h == nil {
 			continue
@@ -141,9 +140,13 @@ func (e *Engine) flush(ctx context.Context, batch []ending) bool {
 		}
 	}
 	e.mu.Lock()
+	for _, end := range batch {
+		e.forget(end.job)
+	}
 	e.settling.taken = 0
 	e.notify()
 	e.mu.Unlock()
+	kick(e.fetchKick)
 	return true
 }
 

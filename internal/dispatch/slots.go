@@ -12,13 +12,13 @@ func (e *Engine) reserve(quiet int) int { return min(quiet, e.cfg.Concurrency/2)
 
 // startable is how many more deliveries of h could start now.
 func (e *Engine) startable(h *handlerState, now time.Time) int {
-	if e.closing || e.exclusive(now) || now.Before(h.pausedUntil) {
+	if e.closing || (e.exclusive(now) && !e.empty()) || now.Before(h.pausedUntil) {
 		return 0
 	}
 	return e.slots(h, now)
 }
 
-// slots is startable without regard to jobs that run alone.
+// slots is startable without regard to jobs that are to run alone.
 func (e *Engine) slots(h *handlerState, now time.Time) int {
 	free := e.cfg.Concurrency - e.running
 	var n int
@@ -42,58 +42,32 @@ func (e *Engine) slots(h *handlerState, now time.Time) int {
 
 // want is how many deliveries of h are worth claiming now.
 func (e *Engine) want(h *handlerState, now time.Time) int {
-	if e.closing || e.exclusive(now) || now.Before(h.pausedUntil) {
+	if e.startable(h, now) == 0 && e.exclusive(now) || e.closing || now.Before(h.pausedUntil) {
 		return 0
 	}
 	n := e.slots(h, now)
 	if h.outages == 0 && h.RateEvents == 0 {
-		n += min(h.pace.ahead(now), e.cfg.BatchSize)
+		n += min(h.pace.ahead(now), 2*e.cfg.BatchSize)
 	}
 	return max(n-len(h.queue), 0)
-}
-
-// exclusive reports whether nothing else may be claimed, as a job runs alone or
-// waits for that. A job that takes longer than a lease for either loses the
-// privilege: a slow handler must not stop all others.
-func (e *Engine) exclusive(now time.Time) bool {
-	return len(e.alone) > 0 && now.Sub(e.alone[0].since) < e.cfg.Lease
 }
 
 // startNext starts queued jobs while there are slots. The caller holds the
 // mutex.
 func (e *Engine) startNext() {
-	if e.services == nil || e.closing {
+	if e.services == nil {
 		return
 	}
 	now := e.cfg.Clock.Now()
-	e.startAlone(now)
 	for e.startOne(now) {
 	}
-	e.startAlone(now)
-}
-
-// startAlone starts the job that is to run alone, once nothing else runs or it
-// has waited for too long.
-func (e *Engine) startAlone(now time.Time) {
-	if len(e.alone) == 0 || e.alone[0].state != jobQueued || e.running >= e.cfg.Concurrency {
-		return
-	}
-	j := e.alone[0]
-	if j.h.Transactional && e.cfg.SerialTransactions && e.txRunning {
-		return
-	}
-	if e.exclusive(now) && (e.running > e.hung() || e.queued > 0) {
-		return
-	}
-	j.since = now
-	e.start(j, now)
 }
 
 // startOne starts one job of the first handler, in turn, that has one and may.
 func (e *Engine) startOne(now time.Time) bool {
 	for i := range e.handlers {
 		h := e.handlers[(e.turn+i)%len(e.handlers)]
-		if len(h.queue) == 0 || e.startableQueued(h, now) <= 0 {
+		if len(h.queue) == 0 || e.queuedStartable(h, now) <= 0 {
 			continue
 		}
 		j := h.queue[0]
@@ -108,10 +82,10 @@ func (e *Engine) startOne(now time.Time) bool {
 	return false
 }
 
-// startableQueued is startable for jobs that are claimed already: these still
-// start while another job waits to run alone, as it waits for them.
-func (e *Engine) startableQueued(h *handlerState, now time.Time) int {
-	if now.Before(h.pausedUntil) || (e.exclusive(now) && e.alone[0].state == jobRunning) {
+// queuedStartable is startable for jobs that are claimed already: these still
+// start while room is made for one that is to run alone.
+func (e *Engine) queuedStartable(h *handlerState, now time.Time) int {
+	if e.closing || now.Before(h.pausedUntil) || (e.solo.job != nil && e.exclusive(now)) {
 		return 0
 	}
 	return e.slots(h, now)
@@ -152,10 +126,15 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 	if e.settling.len() > 4*e.cfg.BatchSize+e.cfg.Concurrency {
 		return nil, nil, wait
 	}
+	if !e.solo.since.IsZero() {
+		until(e.solo.since.Add(e.cfg.Lease))
+	}
 	request := store.ClaimRequest{Owner: e.cfg.Owner, Now: now, Lease: e.cfg.Lease}
 	var asked []ask
-	// total is what is wanted, starving what of it could start at once.
-	total, starving := 0, 0
+	// total is what is wanted, starving what of it could start at once. hungry
+	// is for handlers that run nothing and find no free slot: a claim that is made
+	// for others brings them something, so that their turn comes.
+	total, starving, hungry := 0, 0, 0
 	for i := range e.handlers {
 		h := e.handlers[(e.turn+i)%len(e.handlers)]
 		if !h.nextDue.IsZero() {
@@ -177,23 +156,36 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 			until(next)
 		}
 		n := e.want(h, now)
-		if n == 0 {
+		switch {
+		case n > 0:
+			total += n
+			if len(h.queue) == 0 {
+				starving += e.startable(h, now)
+			}
+		case e.isHungry(h, now):
+			n = 1
+			hungry++
+		default:
 			continue
 		}
-		if len(h.queue) == 0 {
-			starving += e.startable(h, now)
-		}
-		total += n
 		asked = append(asked, ask{h, h.signals})
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
 	starving = min(starving, e.cfg.Concurrency-e.running)
 	// What is claimed ahead for handlers that then hang must not keep the
 	// others from starting.
-	room := max(e.cfg.Concurrency+e.cfg.BatchSize-e.running-e.queued, starving)
-	request.Limit = min(total, e.cfg.BatchSize, room)
-	if request.Limit <= 0 || (starving <= 0 && request.Limit < (e.cfg.BatchSize+1)/2) {
+	room := max(e.cfg.Concurrency+2*e.cfg.BatchSize-e.running-e.queued, starving)
+	limit := min(total, e.cfg.BatchSize, room)
+	if limit <= 0 || (starving <= 0 && limit < e.cfg.BatchSize) {
 		return nil, nil, wait
 	}
+	request.Limit = e.soloLimit(min(total+hungry, e.cfg.BatchSize, room), now)
 	return &request, asked, 0
+}
+
+// isHungry reports whether h runs nothing, has nothing waiting, and could start
+// one if it had a slot.
+func (e *Engine) isHungry(h *handlerState, now time.Time) bool {
+	return h.running == 0 && len(h.queue) == 0 && h.outages == 0 && !e.exclusive(now) &&
+		!(h.Transactional && e.cfg.SerialTransactions) && h.rate.available(now, 1) > 0
 }

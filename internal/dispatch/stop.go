@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -101,10 +100,12 @@ func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	lastCtx, cancel := e.deadline(lastCtx, e.cfg.Grace)
 	defer cancel()
 	// Handlers that heed their context return at once; the rest is given back
-	// without them.
-	e.await(lastCtx, e.cfg.Grace/2, e.idle)
+	// without them. A call that does not answer must leave time to give the
+	// lanes back, which ends all claims.
+	third := left(ctx, e.cfg.Grace) / 3
+	e.await(lastCtx, third, e.idle)
 	running := e.leaveRunning()
-	e.await(lastCtx, e.cfg.Grace, e.settled)
+	e.await(lastCtx, third, e.settled)
 	unsettled := e.drop()
 	err := e.cfg.Store.Relinquish(lastCtx, e.cfg.Owner, e.cfg.Clock.Now())
 	e.mu.Lock()
@@ -126,11 +127,6 @@ func (e *Engine) giveBackQueued() {
 		}
 		e.queued -= len(h.queue)
 		h.queue = nil
-	}
-	for _, j := range slices.Clone(e.alone) {
-		if e.unqueue(j) {
-			e.giveBack(j, time.Time{})
-		}
 	}
 }
 
@@ -169,6 +165,16 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	reserve := min(time.Until(deadline)/5, 2*time.Second)
 	return context.WithDeadline(ctx, deadline.Add(-reserve))
+}
+
+// left is the time until the context's deadline, at most most. A context that
+// has ended has no say any more.
+func left(ctx context.Context, most time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok || ctx.Err() != nil {
+		return most
+	}
+	return min(time.Until(deadline), most)
 }
 
 // idle reports whether nothing is claimed, nothing runs and nothing waits to be

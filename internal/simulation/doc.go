@@ -10,5 +10,6 @@
 //
 //	go test -race ./internal/simulation                                 2,000 seeds
 //	RELAYBUS_SEED=17 go test -race -run TestSimulation ./internal/simulation
+//	RELAYBUS_SEED=17 RELAYBUS_TRACE=1 go test -v -run TestSimulation …  with every call of the store
 //	RELAYBUS_SOAK=10m go test -race -timeout 0 -run TestSimulation ./internal/simulation
 package simulation

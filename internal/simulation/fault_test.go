@@ -85,6 +85,12 @@ func (f *faults) draw(op string) (fault, *rand.Rand) {
 func (f *faults) do(ctx context.Context, op string, effect func(ctx context.Context) error) (applied bool, err error) {
 	p := f.process
 	one, r := f.draw(op)
+	if trace := p.world.trace; trace != nil {
+		began := p.world.passed()
+		defer func() {
+			trace("%v to %v %s %s: fault %d, applied %v: %v", began, p.world.passed(), p, op, one.kind, applied, err)
+		}()
+	}
 	if one.kind != noFault {
 		defer p.fault()()
 	}
@@ -187,7 +193,7 @@ func (f *faults) hang(ctx context.Context, op string) error {
 	}
 }
 
-// wait lets time pass.
+// wait lets time pass, no longer than until the faults stop.
 func (f *faults) wait(ctx context.Context, op string, d time.Duration, deaf bool) error {
 	if d <= 0 {
 		return nil
@@ -200,6 +206,8 @@ func (f *faults) wait(ctx context.Context, op string, d time.Duration, deaf bool
 	}
 	select {
 	case <-timer.C:
+		return nil
+	case <-f.process.world.calm:
 		return nil
 	case <-done:
 		return store.NewError(op, store.ErrTimeout, "", context.Cause(ctx))

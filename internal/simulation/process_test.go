@@ -144,6 +144,7 @@ func (p *process) liveByRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	p.world.background.Go(func() { ended <- p.bus.Run(ctx) })
+	p.superviseStart()
 	p.await(ended)
 	began := time.Now()
 	cancel()
@@ -154,6 +155,24 @@ func (p *process) liveByRun() {
 	case <-time.After(p.world.plan.lease/2 + p.downTime()):
 		p.world.history.suspect("F06: Run of %s has not returned %v after its context ended", p, time.Since(began))
 	}
+}
+
+// superviseStart retires a process that has not become ready within a lease, as
+// Run itself has no limit for its start.
+func (p *process) superviseStart() {
+	w := p.world
+	w.background.Go(func() {
+		for began := time.Now(); p.bus.Ready() != nil; {
+			if w.isEnding() || p.isDead() {
+				return
+			}
+			if time.Since(began) > w.plan.lease {
+				p.retire()
+				return
+			}
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // virtual time
+		}
+	})
 }
 
 // await waits until the process is to end, or has ended.
@@ -196,7 +215,7 @@ func (p *process) stopped(err error) {
 		}
 		return
 	}
-	if p.world.isEnding() && !p.isDead() && errors.As(err, &stop) {
+	if p.world.isEnding() && p.healthySince().Before(p.world.calmSince()) && errors.As(err, &stop) {
 		p.world.history.suspect("B15: %s could not be stopped at the end: %v", p, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestSimulation(t *testing.T) {
 		soak(t, d)
 		return
 	}
-	for first := uint64(1); first <= normalSeeds; first += chunk {
+	for first := uint64(1); first <= seeds(); first += chunk {
 		t.Run(fmt.Sprintf("from seed %d", first), func(t *testing.T) {
 			t.Parallel()
 			for seed := first; seed < first+chunk; seed++ {
@@ -42,6 +42,14 @@ func TestSimulation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// seeds is how many to play: RELAYBUS_SEEDS, or the normal number.
+func seeds() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("RELAYBUS_SEEDS"), 10, 64); err == nil {
+		return n
+	}
+	return normalSeeds
 }
 
 // soak plays new seeds until the time is over.
@@ -65,7 +73,11 @@ func soak(t *testing.T, d time.Duration) {
 func play(t *testing.T, seed uint64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := run(newPlan(seed), nil)
+		var trace func(string, ...any)
+		if os.Getenv("RELAYBUS_TRACE") != "" {
+			trace = t.Logf
+		}
+		w := run(newPlan(seed), nil, trace)
 		found := w.history.found()
 		for _, violation := range found {
 			t.Errorf("seed %d: %s", seed, violation)

@@ -86,13 +86,20 @@ func (p *process) publish(ctx context.Context, s step) (outcome relaybus.Outcome
 			return p.bus.Transaction(ctx, func(ctx context.Context) error { return p.bus.Publish(ctx, messages[1:]...) })
 		})
 	case publishNestedFails:
+		joined := false
 		err := p.bus.Transaction(ctx, func(ctx context.Context) error {
-			err := p.bus.Transaction(ctx, func(ctx context.Context) error { return errors.Join(all(ctx), errPlanned) })
+			err := p.bus.Transaction(ctx, func(ctx context.Context) error {
+				joined = true
+				return errors.Join(all(ctx), errPlanned)
+			})
 			if err == nil {
 				p.world.history.suspect("B3: a nested transaction that failed returned nil")
 			}
 			return nil
 		})
+		if err == nil && !joined {
+			return relaybus.NotCommitted // it was empty: the bus stopped meanwhile
+		}
 		return relaybus.OutcomeOf(err)
 	case publishRolledBack:
 		return transaction(func(ctx context.Context) error { return errors.Join(all(ctx), errPlanned) })

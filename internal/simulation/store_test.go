@@ -145,6 +145,11 @@ func (s *faultyStore) Claim(ctx context.Context, r store.ClaimRequest) (store.Cl
 			return err
 		}
 		s.history.claimed(s.process, r, result, expired)
+		if trace := s.process.world.trace; trace != nil {
+			for _, c := range result.Deliveries {
+				trace("    %s claims %s for %s, token %s", s.process, c.Event.ID, c.Lease.Handler, c.Lease.Token)
+			}
+		}
 		return nil
 	})
 	if err == nil {
@@ -217,6 +222,11 @@ func (s *faultyStore) Settle(
 		var err error
 		if ok, err = s.inner.Settle(ctx, owner, list, now); err == nil {
 			s.history.settled(s.process, list, ok)
+			if trace := s.process.world.trace; trace != nil {
+				for i, one := range list {
+					trace("    %s: %s %s for %s, token %s: %v", s.process, one.Action, one.Lease.EventID, one.Lease.Handler, one.Lease.Token, ok[i])
+				}
+			}
 		}
 		return err
 	})

@@ -28,19 +28,24 @@ type world struct {
 	// background has what ends by itself: crashed processes.
 	background sync.WaitGroup
 
+	// trace gets a line for each call of the store; it may be nil.
+	trace func(format string, args ...any)
+
 	mu      sync.Mutex
 	began   time.Time
+	calmed  time.Time
 	crashes int
 	slots   []*process
 }
 
 // run runs the plan in the current bubble and returns what it found.
-func run(p *plan, mistake func(*memstore.Store) backend) *world {
+func run(p *plan, mistake func(*memstore.Store) backend, trace func(format string, args ...any)) *world {
 	w := &world{
 		plan:    p,
 		history: newHistory(p),
 		db:      memstore.New(memstore.Config{History: true}),
 		mistake: mistake,
+		trace:   trace,
 		calm:    make(chan struct{}),
 		end:     make(chan struct{}),
 		crashes: 3,
@@ -66,6 +71,8 @@ func run(p *plan, mistake func(*memstore.Store) backend) *world {
 	close(w.end)
 	slots.Wait()
 	w.background.Wait()
+	// Handlers of stopped processes that ignored their context end by now.
+	time.Sleep(2 * p.lease) //nolint:forbidigo // virtual time
 	w.history.final(context.Background(), w.db)
 	return w
 }
@@ -73,8 +80,11 @@ func run(p *plan, mistake func(*memstore.Store) backend) *world {
 // settleDown ends the faults and waits until nothing is left to do.
 func (w *world) settleDown(steps *sync.WaitGroup) {
 	ctx := context.Background()
-	close(w.calm)
 	began := time.Now()
+	w.mu.Lock()
+	w.calmed = began
+	w.mu.Unlock()
+	close(w.calm)
 	synctest.Wait()
 	bound := w.history.bound(began)
 	admin := newFaultyStore(&process{world: w, plan: &slotPlan{owner: "admin"}, dead: make(chan struct{})}, w.newInstance(), w.history)
@@ -222,6 +232,13 @@ func (w *world) passed() time.Duration {
 		return -1
 	}
 	return time.Since(w.began)
+}
+
+// calmSince is when the faults stopped; a call that hung by then may hang on.
+func (w *world) calmSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calmed
 }
 
 func (w *world) isCalm() bool { return closed(w.calm) }

@@ -31,20 +31,6 @@ func explorer(ctx context.Context, sc scenario) func() explore.System {
 	return func() explore.System { return explored{openWorld(ctx, sc), f} }
 }
 
-// budget returns how long a check may run, from RELAYBUS_SOAK, or zero.
-func budget(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("RELAYBUS_SOAK")
-	if text == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("RELAYBUS_SOAK: %v", err)
-	}
-	return d
-}
-
 // The lane protocol holds in every interleaving of two workers within the
 // scenarios (I1 to I6).
 func TestProtocol(t *testing.T) {
@@ -58,30 +44,117 @@ func TestProtocol(t *testing.T) {
 			t.Parallel()
 			open := explorer(t.Context(), sc)
 			if replay != "" {
-				choices, err := explore.ParseSchedule(schedule)
-				if err != nil {
-					t.Fatal(err)
-				}
-				trace, err := explore.Replay(open, choices)
-				t.Log(strings.Join(trace, "\n"))
-				if err != nil {
-					t.Error(err)
-				}
+				replayProtocol(t, open, schedule)
 				return
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), probeTime())
-			defer cancel()
-			began := time.Now()
-			r := explore.Run(ctx, open)
-			t.Log(time.Since(began), r.States, r.Executions)
-			if r.Failure != nil {
-				t.Fatalf("%v\nreplay with %s=%q", r.Failure, replayVariable,
-					sc.name+"/"+explore.FormatSchedule(r.Failure.Schedule))
-			}
+			r := explore.Run(t.Context(), open)
+			report(t, sc, r)
 			if !r.Complete || r.Finals == 0 {
 				t.Errorf("the exploration is not complete: %+v", r)
 			}
-			t.Logf("%d states, %d executions, %d of them to their end, up to %d steps", r.States, r.Executions, r.Finals, r.Depth)
+		})
+	}
+}
+
+// Wider scenarios for as long as RELAYBUS_SOAK says, for a moment without it.
+func TestProtocolSoak(t *testing.T) {
+	t.Parallel()
+	duration := time.Second
+	if text := os.Getenv("RELAYBUS_SOAK"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("RELAYBUS_SOAK: %v", err)
+		}
+		duration = d
+	}
+	list := scenarios()
+	for _, sc := range list {
+		sc = sc.wider()
+		ctx, cancel := context.WithTimeout(t.Context(), duration/time.Duration(len(list)))
+		r := explore.Run(ctx, explorer(t.Context(), sc))
+		cancel()
+		report(t, sc, r)
+	}
+}
+
+// report logs what was covered, and fails the test if a violation was found.
+func report(t *testing.T, sc scenario, r explore.Result) {
+	t.Helper()
+	if r.Failure != nil {
+		t.Errorf("%s: %v\nreplay with %s=%q", sc.name, r.Failure, replayVariable,
+			sc.name+"/"+explore.FormatSchedule(r.Failure.Schedule))
+	}
+	t.Logf("%s: %d states, %d executions, %d of them to their end, up to %d steps, complete: %t",
+		sc.name, r.States, r.Executions, r.Finals, r.Depth, r.Complete)
+}
+
+// replayProtocol runs one schedule and logs its steps.
+func replayProtocol(t *testing.T, open func() explore.System, schedule string) {
+	t.Helper()
+	choices, err := explore.ParseSchedule(schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := explore.Replay(open, choices)
+	t.Log(strings.Join(trace, "\n"))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The check finds each fault that is planted in the protocol, so it would find
+// them if somebody made them.
+func TestProtocolFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		fault, scenario string
+		plant           func(h *hooks)
+		// want begins the violation.
+		want string
+	}{
+		{
+			"claim generation dropped from the fence", "retry and repeated settlement",
+			func(h *hooks) { h.ignoreGeneration = true }, "I5",
+		},
+		{
+			"bound raised although hinted during the reading", "late commits beside one worker",
+			func(h *hooks) { h.raiseHinted = true }, "I6",
+		},
+		{
+			"ended deliveries offered to the claim that was reading", "completion during a claim",
+			func(h *hooks) { h.forgetEnded = true }, "which is not its own",
+		},
+		{
+			"takeover keeps the claim generation", "takeover",
+			func(h *hooks) { h.keepGeneration = true }, "I3",
+		},
+		{
+			"lanes taken and claims recorded after a takeover", "takeover",
+			func(h *hooks) { h.ignoreLease = true }, "an owner that does not know it",
+		},
+		{
+			"claims recorded over an operator's change", "operator beside a claim",
+			func(h *hooks) { h.ignoreEdits = true }, "I4",
+		},
+	} {
+		t.Run(test.fault, func(t *testing.T) {
+			t.Parallel()
+			list := scenarios()
+			i := slices.IndexFunc(list, func(sc scenario) bool { return sc.name == test.scenario })
+			sc := list[i]
+			sc.plant = test.plant
+			open := explorer(t.Context(), sc)
+			r := explore.Run(t.Context(), open)
+			if r.Failure == nil {
+				t.Fatalf("not found in %d states", r.States)
+			}
+			t.Logf("found after %d states: %v", r.States, r.Failure.Err)
+			if !strings.Contains(r.Failure.Err.Error(), test.want) {
+				t.Errorf("found %v, want a violation with %q", r.Failure.Err, test.want)
+			}
+			if _, err := explore.Replay(open, r.Failure.Schedule); err == nil || err.Error() != r.Failure.Err.Error() {
+				t.Errorf("the replay gave %v, want %v", err, r.Failure.Err)
+			}
 		})
 	}
 }
@@ -104,7 +177,7 @@ func (w *world) Finish() error {
 		}
 		w.last = w.facts()
 		for _, n := range w.nodes {
-			if ids, _ := w.claimable(n.store.worker(n.name).current(), millis(w.now())); len(ids) > 0 {
+			if ids, _ := w.claimable(w.last, n.store.worker(n.name).current(), millis(w.now())); len(ids) > 0 {
 				return fmt.Errorf("I6: %v stay behind although both workers live", ids)
 			}
 		}
@@ -148,12 +221,4 @@ func (w *world) finishAll(n *node) {
 		}
 	}
 	n.jobs = nil
-}
-
-func probeTime() time.Duration {
-	d, err := time.ParseDuration(os.Getenv("PROBE"))
-	if err != nil {
-		return time.Hour
-	}
-	return d
 }

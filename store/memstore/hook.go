@@ -18,6 +18,10 @@ type hooks struct {
 	forgetEnded bool
 	// keepGeneration leaves the claim generation as it is in a takeover.
 	keepGeneration bool
+	// ignoreLease lets an owner take and record that was taken over from.
+	ignoreLease bool
+	// ignoreEdits records what an operator changed since it was read.
+	ignoreEdits bool
 }
 
 func (s *Store) step(name string, local any) error {

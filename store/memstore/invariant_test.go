@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -144,7 +145,7 @@ func (db *database) placed(d *delivery) error {
 		}
 		if list != nil && d.state == parked {
 			if head, _ := list.first(); head == d {
-				return fmt.Errorf("it is first of its key and parked")
+				return errors.New("it is first of its key and parked")
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/relaybus-go/relaybus/internal/explore"
 	"github.com/relaybus-go/relaybus/store"
@@ -59,20 +60,11 @@ func (n *node) start(body func(p *process)) {
 	})
 }
 
-// ready says that the process can go on.
-func (n *node) ready(p *process) bool {
-	return !p.Done() && p.Label() != "work"
-}
+// ready says that the process can go on: a worker without jobs waits.
+func (p *process) ready() bool { return !p.Done() && p.Label() != "work" }
 
 // idle says that nothing is left to do for the node.
-func (n *node) idle() bool {
-	for _, p := range n.processes {
-		if n.ready(p) {
-			return false
-		}
-	}
-	return true
-}
+func (n *node) idle() bool { return !slices.ContainsFunc(n.processes, (*process).ready) }
 
 func (n *node) crash() {
 	for _, p := range n.processes {

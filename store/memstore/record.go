@@ -16,7 +16,7 @@ func (c *claim) record() error {
 	db := c.store.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if !db.live(c.owner, c.now) {
+	if !db.live(c.owner, c.now) && !c.store.hooks.ignoreLease {
 		return store.NewError(opClaim, store.ErrLeaseLost, "another worker took over from this owner", nil)
 	}
 	usable := make([]bool, len(c.sets))
@@ -26,7 +26,8 @@ func (c *claim) record() error {
 	picked := len(c.choice.taken)
 	c.choice.taken = slices.DeleteFunc(c.choice.taken, func(next candidate) bool {
 		s := next.slice
-		return !usable[next.set] || s.owner != c.owner || s.epoch != next.epoch || s.edits != next.edits ||
+		return !usable[next.set] || s.owner != c.owner || s.epoch != next.epoch ||
+			(s.edits != next.edits && !c.store.hooks.ignoreEdits) ||
 			!db.alone(c.sets[next.set], next)
 	})
 	c.choice.more = c.choice.more || len(c.choice.taken) < picked

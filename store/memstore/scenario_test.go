@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -35,10 +36,38 @@ type scenario struct {
 	ticks, crashes, losses int
 	// leaves says that the first worker relinquishes after its last claim.
 	leaves bool
-	// fine adds the steps between which only memory of the worker changes.
+	// fine lets the processes be interrupted between all steps. Without it some
+	// of them run together: a claim up to its first reading, a take and the
+	// reading behind it, and a settlement and its note in the worker's book.
 	fine bool
 	// plant plants a fault.
 	plant func(h *hooks)
+}
+
+// stops says that processes can be interrupted before the step.
+func (sc scenario) stops(step string) bool {
+	switch step {
+	case "take", "park", "record", "tidy", "reconcile":
+		return true
+	case "recorded", "settled":
+		return sc.fine || sc.losses > 0
+	default:
+		return sc.fine
+	}
+}
+
+// wider returns the scenario with more claims of each worker, more ticks, and
+// interruptions everywhere.
+func (sc scenario) wider() scenario {
+	sc.claims = slices.Clone(sc.claims)
+	for i := range sc.claims {
+		sc.claims[i]++
+	}
+	if sc.ticks > 0 {
+		sc.ticks++
+	}
+	sc.fine = true
+	return sc
 }
 
 // ending is what a worker does at the end of an attempt.
@@ -76,12 +105,8 @@ func checkEvent(id, key string, handlers ...string) store.NewEvent {
 // commits is a commit by the instance of worker n, or by one of neither when n
 // is negative.
 func commits(n int, events ...store.NewEvent) act {
-	name := "commit"
-	for _, e := range events {
-		name += " " + e.ID
-	}
 	return act{
-		name:     name,
+		name:     "commit " + events[0].ID,
 		possible: func(w *world) bool { return n < 0 || !w.nodes[n].dead },
 		do: func(w *world) error {
 			s := w.outsider
@@ -101,10 +126,9 @@ func commits(n int, events ...store.NewEvent) act {
 }
 
 // requeues is an operator who requeues a dead delivery.
-func requeues(eventID, handler string) act {
-	id := store.DeliveryID{EventID: eventID, Handler: handler}
+func requeues(id store.DeliveryID) act {
 	return act{
-		name:     "requeue " + eventID,
+		name:     "requeue " + id.EventID,
 		possible: func(w *world) bool { return w.last.rows[id].dead },
 		do: func(w *world) error {
 			return w.outsider.Requeue(w.ctx, []store.DeliveryID{id}, w.now())
@@ -116,10 +140,9 @@ func requeues(eventID, handler string) act {
 }
 
 // buries is an operator who buries a delivery that waits.
-func buries(eventID, handler string) act {
-	id := store.DeliveryID{EventID: eventID, Handler: handler}
+func buries(id store.DeliveryID) act {
 	return act{
-		name: "bury " + eventID,
+		name: "bury " + id.EventID,
 		possible: func(w *world) bool {
 			r, ok := w.last.rows[id]
 			return ok && !r.dead && r.owner == 0
@@ -137,66 +160,72 @@ func buries(eventID, handler string) act {
 func scenarios() []scenario {
 	h := []store.Handler{{ID: "h"}}
 	keyed := []store.NewEvent{checkEvent("e1", "k", "h"), checkEvent("e2", "k", "h"), checkEvent("e3", "", "h")}
-	once := func(eventID string, first ending) func(string, int) ending {
+	first := store.DeliveryID{EventID: "e1", Handler: "h"}
+	// once ends the first attempt of the first event in its own way.
+	once := func(end ending) func(string, int) ending {
 		return func(id string, attempt int) ending {
-			if id == eventID && attempt == 1 {
-				return first
+			if id == first.EventID && attempt == 1 {
+				return end
 			}
 			return ending{action: store.Complete}
 		}
 	}
 	return []scenario{
 		{
-			name: "takeover", before: keyed, handlers: h, claims: []int{2, 2}, limit: 2, ticks: 1, crashes: 1,
+			name: "takeover", before: keyed, handlers: h, claims: []int{1, 2}, limit: 2, ticks: 1, crashes: 1,
 		},
 		{
-			name: "late renewal", before: keyed[:1], handlers: h, claims: []int{2, 2}, limit: 1, ticks: 2, crashes: 1,
-			outcome: once("e1", ending{action: store.Complete, extend: true}),
+			name: "late renewal", before: keyed[:1], handlers: h, claims: []int{1, 2}, limit: 1, ticks: 1, crashes: 1,
+			outcome: once(ending{action: store.Complete, extend: true}),
 		},
 		{
-			name: "retry and repeated settlement", before: keyed[:2], handlers: h, claims: []int{3, 2}, limit: 2, ticks: 1,
-			outcome: once("e1", ending{action: store.Reschedule, again: true}),
+			name: "retry and repeated settlement", before: keyed[:2], handlers: h, claims: []int{2, 1}, limit: 2, ticks: 1,
+			outcome: once(ending{action: store.Reschedule, again: true}),
 		},
 		{
-			name: "delayed retry of the head", before: keyed[:2], handlers: h, claims: []int{3, 2}, limit: 2, ticks: 1,
-			outcome: once("e1", ending{action: store.Reschedule, delay: time.Second}),
+			name: "delayed retry of the head", before: keyed[:2], handlers: h, claims: []int{2, 1}, limit: 2, ticks: 1,
+			outcome: once(ending{action: store.Reschedule, delay: time.Second}),
 		},
 		{
-			name: "completion during a claim", before: keyed, handlers: h, claims: []int{4}, limit: 2, losses: 1, fine: true,
+			name: "completion during a claim", before: keyed, handlers: h, claims: []int{3}, limit: 2, losses: 1, fine: true,
 		},
 		{
-			name: "two workers, lost replies", before: keyed[:2], handlers: h, claims: []int{2, 2}, limit: 2, losses: 1, ticks: 1,
+			name: "two workers, lost replies", before: keyed[:1], handlers: h, claims: []int{1, 1}, limit: 2, losses: 1, ticks: 1,
 			fine: true,
 		},
 		{
-			name: "late commits", before: keyed[2:], handlers: h, claims: []int{3, 2}, limit: 2,
-			acts: []act{commits(0, checkEvent("e4", "", "h")), commits(-1, checkEvent("e5", "k", "h"))},
+			name: "late commits", before: keyed[:1], handlers: h, claims: []int{2, 1}, limit: 2,
+			acts: []act{commits(0, checkEvent("e4", "k", "h")), commits(-1, checkEvent("e5", "k", "h"))},
 		},
 		{
-			name: "dead head lets pass", before: keyed[:2], handlers: h, claims: []int{3, 2}, limit: 2, ticks: 1,
-			outcome: once("e1", ending{action: store.Bury}), acts: []act{requeues("e1", "h")},
+			name: "late commits beside one worker", before: keyed[:1], handlers: h, claims: []int{2}, limit: 2, fine: true,
+			acts: []act{commits(0, checkEvent("e4", "k", "h")), commits(-1, checkEvent("e5", "k", "h"))},
 		},
 		{
-			name: "dead head holds its key", before: keyed[:2], handlers: h, claims: []int{3, 2}, limit: 2, crashes: 1,
-			outcome: once("e1", ending{action: store.Bury, hold: true}), acts: []act{requeues("e1", "h")},
+			name: "dead head lets pass", before: keyed[:2], handlers: h, claims: []int{2, 1}, limit: 2, ticks: 1,
+			outcome: once(ending{action: store.Bury}), acts: []act{requeues(first)},
+		},
+		{
+			name: "dead head holds its key", before: keyed[:2], handlers: h, claims: []int{2, 1}, limit: 2, crashes: 1,
+			outcome: once(ending{action: store.Bury, hold: true}), acts: []act{requeues(first)},
 		},
 		{
 			name: "operator beside a claim", before: keyed[:2], handlers: h, claims: []int{2, 2}, limit: 2,
-			acts: []act{buries("e1", "h"), requeues("e1", "h")},
+			acts: []act{buries(first), requeues(first)},
 		},
 		{
-			name: "transactional handlers", before: keyed[:2], handlers: h, claims: []int{2, 2}, limit: 2, ticks: 1, crashes: 1,
+			name: "transactional handlers", before: keyed[:2], handlers: h, claims: []int{1, 2}, limit: 2, ticks: 1, crashes: 1,
 			outcome: func(string, int) ending { return ending{action: store.Complete, inTx: true} },
 		},
 		{
-			name: "shutdown", before: keyed[:2], handlers: h, claims: []int{2, 2}, limit: 2, ticks: 1, leaves: true,
+			name: "shutdown", before: keyed[:2], handlers: h, claims: []int{1, 2}, limit: 2, ticks: 1, leaves: true,
 		},
 		{
 			name:     "renamed handler",
 			before:   []store.NewEvent{checkEvent("e1", "k", "old"), checkEvent("e2", "k", "new")},
 			handlers: []store.Handler{{ID: "new", Aliases: []string{"old"}}},
-			claims:   []int{2, 2}, limit: 1, ticks: 1,
-			outcome: once("e1", ending{action: store.Bury}), acts: []act{requeues("e1", "old")},
+			claims:   []int{2, 1}, limit: 1,
+			outcome: once(ending{action: store.Bury}), acts: []act{requeues(store.DeliveryID{EventID: "e1", Handler: "old"})},
 		},
 	}
 }

@@ -52,13 +52,10 @@ func (w *world) facts() facts {
 func (w *world) expect(p *process) facts {
 	expected := w.last.clone()
 	n := p.node
-	switch {
-	case p == n.processes[1]:
+	if p == n.processes[1] {
 		n.disturbed = true
-	case p.Label() != "read" && p.Label() != "pick" && p.Label() != "tidy":
-		n.disturbed = false // The next reading begins at the end of the step.
-	default:
-		n.disturbed = n.disturbed || n.behind()
+	} else if l := p.Label(); l != "read" && l != "pick" && l != "tidy" {
+		n.disturbed = false // If a reading begins, it is at the end of the step.
 	}
 	switch p.Label() {
 	case "claim":
@@ -77,9 +74,6 @@ func (w *world) expect(p *process) facts {
 				expected.rows[id] = r
 			}
 		}
-	case "read":
-		c := p.local.(*claim) //nolint:errcheck,forcetypeassert // a test fails by the panic
-		n.readable, n.next = w.claimable(c.owner, c.now)
 	case "settle":
 		s := p.local.(settling) //nolint:errcheck,forcetypeassert // a test fails by the panic
 		s.job.valid = w.last.valid(s.job)
@@ -97,15 +91,18 @@ func (w *world) expect(p *process) facts {
 	return expected
 }
 
-// behind says that the node does not know yet that a claim of its has ended.
-func (n *node) behind() bool {
+// reads notes what the claim should find, at the moment at which it reads.
+func (n *node) reads(c *claim) {
+	f := n.world.facts()
+	n.readable, n.next = n.world.claimable(f, c.owner, c.now)
 	running := 0
-	for _, r := range n.world.last.rows {
-		if r.owner != 0 && r.owner == ownerNumber(n.store.worker(n.name).owner) {
+	for _, r := range f.rows {
+		if r.owner == c.owner.number {
 			running++
 		}
 	}
-	return n.store.worker(n.name).book.Len() != running
+	// Otherwise the node does not know yet that a claim of its has ended.
+	n.disturbed = n.disturbed || c.worker.book.Len() != running
 }
 
 // reap changes the rows as a takeover by the node does.
@@ -225,10 +222,10 @@ func (w *world) first(id store.DeliveryID, f facts) error {
 
 // claimable returns what the owner could claim now, and when the next delivery
 // becomes due that is first of its key.
-func (w *world) claimable(o *owner, now int64) (ids []store.DeliveryID, next int64) {
+func (w *world) claimable(f facts, o *owner, now int64) (ids []store.DeliveryID, next int64) {
 	next = never
-	for id, r := range w.last.rows {
-		if r.dead || r.owner != 0 || w.first(id, w.last) != nil {
+	for id, r := range f.rows {
+		if r.dead || r.owner != 0 || w.first(id, f) != nil {
 			continue
 		}
 		d := w.db.find(id.EventID, id.Handler)

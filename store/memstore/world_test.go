@@ -103,19 +103,14 @@ func (w *world) pause(name string, local any) error {
 	if w.free || w.current == nil {
 		return nil
 	}
-	switch name {
-	case "pick", "reap", "register":
-		if !w.scenario.fine {
-			return nil
-		}
-	case "recorded", "settled", "committed", "extended":
-		if !w.scenario.fine && w.scenario.losses == 0 {
-			return nil
-		}
-	}
 	p := w.current
-	p.local = local
-	p.step(name)
+	if w.scenario.stops(name) {
+		p.local = local
+		p.step(name)
+	}
+	if name == "read" {
+		p.node.reads(local.(*claim)) //nolint:errcheck,forcetypeassert // a test fails by the panic
+	}
 	if w.lose {
 		w.lose = false
 		return errors.New("the reply got lost")
@@ -136,7 +131,7 @@ func (w *world) moves() []move {
 			continue
 		}
 		for _, p := range n.processes {
-			if !n.ready(p) {
+			if !p.ready() {
 				continue
 			}
 			name := n.name + " " + p.Label()
@@ -208,7 +203,11 @@ func (w *world) run(p *process) error {
 	if label == "record" {
 		return w.verifyRecord(p, expected)
 	}
-	return w.verify(p.node.name+" "+label, expected)
+	step := p.node.name + " " + label
+	if label == "settle" {
+		step = "I5: " + step
+	}
+	return w.verify(step, expected)
 }
 
 func (w *world) act(i int) error {

@@ -197,9 +197,10 @@ func (b *bed) settleOn(s store.Store, owner string, list ...store.Settlement) []
 // settle wants every settlement to be applied.
 func (b *bed) settle(owner string, list ...store.Settlement) {
 	b.t.Helper()
-	for i, ok := range b.settleOn(b.s, owner, list...) {
-		if !ok {
-			b.t.Fatalf("%s of %s for %s was not applied", list[i].Action, list[i].Lease.EventID, owner)
+	ok := b.settleOn(b.s, owner, list...)
+	for i, s := range list {
+		if !ok[i] {
+			b.t.Fatalf("%s of %s for %s was not applied", s.Action, s.Lease.EventID, owner)
 		}
 	}
 }
@@ -213,17 +214,18 @@ func (b *bed) complete(owner string, claimed ...store.Claimed) {
 	b.settle(owner, list...)
 }
 
-// lost wants no settlement to be applied.
-func (b *bed) lost(s store.Store, owner string, list ...store.Settlement) {
+// lost wants no settlement of the owner w to be applied.
+func (b *bed) lost(list ...store.Settlement) {
 	b.t.Helper()
-	for i, ok := range b.settleOn(s, owner, list...) {
-		if ok {
-			b.t.Errorf("%s of %s for %s was applied under a lost lease", list[i].Action, list[i].Lease.EventID, owner)
+	ok := b.settleOn(b.s, "w", list...)
+	for i, s := range list {
+		if ok[i] {
+			b.t.Errorf("%s of %s was applied under a lost lease", s.Action, s.Lease.EventID)
 		}
 	}
 }
 
-// bury publishes an event for a handler, claims it and buries it.
+// dead publishes an event for a handler, claims it and buries it.
 func (b *bed) dead(id, key, handler string, hold bool) {
 	b.t.Helper()
 	b.publish(b.event(id, key, handler))

@@ -11,6 +11,7 @@ import (
 // Bench runs the benchmarks that all stores share. Those that need a backlog
 // make it before the clock runs: a million deliveries take a while.
 func Bench(b *testing.B, backend Backend) {
+	b.Helper()
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprintf("publish/events=%d", n), func(b *testing.B) { benchPublish(b, backend, n) })
 	}
@@ -25,6 +26,9 @@ func Bench(b *testing.B, backend Backend) {
 	}
 	b.Run("claim/behind-one-key=10000", func(b *testing.B) { benchBlocked(b, backend, 10_000) })
 }
+
+// benchOwner is the worker of all benchmarks.
+const benchOwner = "w"
 
 // bench is the bed of a benchmark.
 type bench struct {
@@ -73,22 +77,22 @@ func (x *bench) fill(n int, key string) {
 	}
 }
 
-func (x *bench) claim(owner string, n int) []store.Claimed {
+func (x *bench) claim(n int) []store.Claimed {
 	x.b.Helper()
-	result, err := x.s.Claim(x.b.Context(), request(owner, x.now, n, "h"))
+	result, err := x.s.Claim(x.b.Context(), request(benchOwner, x.now, n, "h"))
 	if err != nil {
 		x.b.Fatalf("claim: %v", err)
 	}
 	return result.Deliveries
 }
 
-func (x *bench) settle(owner string, claimed []store.Claimed, settle func(store.Claimed) store.Settlement) {
+func (x *bench) settle(claimed []store.Claimed, settle func(store.Claimed) store.Settlement) {
 	x.b.Helper()
 	list := make([]store.Settlement, len(claimed))
 	for i, c := range claimed {
 		list[i] = settle(c)
 	}
-	ok, err := x.s.Settle(x.b.Context(), owner, list, x.now)
+	ok, err := x.s.Settle(x.b.Context(), benchOwner, list, x.now)
 	if err != nil {
 		x.b.Fatalf("settle: %v", err)
 	}
@@ -106,6 +110,7 @@ func perEvent(b *testing.B, n int) {
 }
 
 func benchPublish(b *testing.B, backend Backend, n int) {
+	b.Helper()
 	x := newBench(b, backend)
 	for b.Loop() {
 		x.publish(x.events(n, ""))
@@ -116,6 +121,7 @@ func benchPublish(b *testing.B, backend Backend, n int) {
 // benchDrain claims and completes; whatever is missing is published while the
 // clock stands still.
 func benchDrain(b *testing.B, backend Backend, n int, key string) {
+	b.Helper()
 	x := newBench(b, backend)
 	left := 0
 	for b.Loop() {
@@ -125,12 +131,12 @@ func benchDrain(b *testing.B, backend Backend, n int, key string) {
 			left += 100 * n
 			b.StartTimer()
 		}
-		got := x.claim("w", n)
+		got := x.claim(n)
 		if len(got) == 0 {
 			b.Fatal("claimed nothing")
 		}
 		left -= len(got)
-		x.settle("w", got, completion)
+		x.settle(got, completion)
 	}
 	perEvent(b, n)
 }
@@ -138,21 +144,23 @@ func benchDrain(b *testing.B, backend Backend, n int, key string) {
 // benchClaim claims from a backlog; what was claimed goes back while the clock
 // stands still, so that the backlog stays as it is.
 func benchClaim(b *testing.B, backend Backend, waiting, n int) {
+	b.Helper()
 	x := newBench(b, backend)
 	x.fill(waiting, "")
 	for b.Loop() {
-		got := x.claim("w", n)
+		got := x.claim(n)
 		b.StopTimer()
 		if len(got) != n {
 			b.Fatalf("claimed %d, want %d", len(got), n)
 		}
-		x.settle("w", got, release)
+		x.settle(got, release)
 		b.StartTimer()
 	}
 }
 
 // benchBlocked claims free work beside a blocked key.
 func benchBlocked(b *testing.B, backend Backend, behind int) {
+	b.Helper()
 	x := newBench(b, backend)
 	var events []store.NewEvent
 	for range behind {
@@ -160,16 +168,16 @@ func benchBlocked(b *testing.B, backend Backend, behind int) {
 		events = append(events, newEvent(numberedName("e", x.ids), "hot", x.now, "h"))
 	}
 	x.publish(events)
-	if got := x.claim("w", 1); len(got) != 1 {
+	if got := x.claim(1); len(got) != 1 {
 		b.Fatalf("claimed %d of the key, want its head", len(got))
 	}
 	for b.Loop() {
 		b.StopTimer()
 		x.publish(x.events(10, ""))
 		b.StartTimer()
-		got := x.claim("w", 10)
+		got := x.claim(10)
 		b.StopTimer()
-		x.settle("w", got, completion)
+		x.settle(got, completion)
 		b.StartTimer()
 	}
 }

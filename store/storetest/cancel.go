@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func claimCancelled(b *bed) {
 				b.t.Fatalf("moment %d: a failed claim handed out %v", n, names(first.Deliveries))
 			}
 		}
-		got := append(first.Deliveries, b.claim("w", plenty, handler)...)
+		got := slices.Concat(first.Deliveries, b.claim("w", plenty, handler))
 		if len(got) != 4 {
 			b.t.Fatalf("moment %d (%v): the owner has %v, want 4 deliveries", n, err, names(got))
 		}
@@ -232,7 +233,7 @@ func contextEnded(b *bed) {
 			case problem != "":
 			case !errors.Is(err, ended.cause):
 				problem = fmt.Sprintf("the cause %q is out of reach in %v", ended.cause, err)
-			case ended.cause == context.DeadlineExceeded && !errors.Is(err, store.ErrTimeout):
+			case errors.Is(ended.cause, context.DeadlineExceeded) && !errors.Is(err, store.ErrTimeout):
 				problem = fmt.Sprintf("%v does not match %q", err, store.ErrTimeout)
 			}
 			if problem != "" {

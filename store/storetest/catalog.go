@@ -276,7 +276,7 @@ func pauseLetsEnd(b *bed) {
 	if d := b.delivery("e-0", "h"); d.Attempts != 2 || d.Lost != 1 || d.Status != store.StatusPending {
 		b.t.Errorf("after the takeover: %+v", d)
 	}
-	b.lost(b.s, "w", completion(c))
+	b.lost(completion(c))
 	b.pause("h", false)
 	b.complete("heir", b.one("heir", "h", "e-0"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,10 +40,10 @@ type fenced struct {
 }
 
 func fencedOperations() []fenced {
-	settle := func(make func(b *bed, c store.Claimed) store.Settlement) func(*bed, store.Store, string, store.Claimed) bool {
+	settle := func(end func(b *bed, c store.Claimed) store.Settlement) func(*bed, store.Store, string, store.Claimed) bool {
 		return func(b *bed, s store.Store, owner string, c store.Claimed) bool {
 			b.t.Helper()
-			return b.settleOn(s, owner, make(b, c))[0]
+			return b.settleOn(s, owner, end(b, c))[0]
 		}
 	}
 	return []fenced{
@@ -198,12 +199,12 @@ func fenceOne(b *bed, op fenced, i interleaving) {
 // snapshot is what an operator sees of all deliveries, as text.
 func (b *bed) snapshot() string {
 	b.t.Helper()
-	text := ""
+	var text strings.Builder
 	for _, d := range b.list(store.Filter{}) {
-		text += fmt.Sprintf("%s/%s %s attempts=%d lost=%d due=%v updated=%v held=%v owner=%q error=%q\n", d.ID.EventID, d.ID.Handler,
+		fmt.Fprintf(&text, "%s/%s %s attempts=%d lost=%d due=%v updated=%v held=%v owner=%q error=%q\n", d.ID.EventID, d.ID.Handler,
 			d.Status, d.Attempts, d.Lost, d.DueAt, d.UpdatedAt, d.HoldsKey, d.Owner, d.Error)
 	}
-	return text
+	return text.String()
 }
 
 // completionAgainstTakeover lets both run at once: the delivery is completed

@@ -24,10 +24,10 @@ import (
 //     sequence.
 //   - I5: no completion was stored by two executions.
 //   - I6: no execution is still open, and nothing is pending.
-func (h *History) Check(t testing.TB) {
-	t.Helper()
+func (h *History) Check(tb testing.TB) {
+	tb.Helper()
 	for _, violation := range h.Violations() {
-		t.Error(violation)
+		tb.Error(violation)
 	}
 }
 

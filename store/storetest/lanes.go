@@ -168,7 +168,7 @@ func relinquishReleases(b *bed) {
 	b.pass(time.Second)
 	b.relinquish("w")
 	b.counts(7, 0, 0)
-	b.lost(b.s, "w", completion(b.find(got, "e-2")), reschedule(b.find(got, "e-3"), b.now), bury(b.find(got, "k-0"), true))
+	b.lost(completion(b.find(got, "e-2")), reschedule(b.find(got, "e-3"), b.now), bury(b.find(got, "k-0"), true))
 	again := b.claimOn(b.open(), request("other", b.now, plenty, "h"))
 	b.wantEvents(again, "e-0", "e-2", "e-3", "e-4", "k-0")
 	for _, c := range again {

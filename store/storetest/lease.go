@@ -144,7 +144,7 @@ func extendedTooLate(b *bed) {
 			b.t.Error("the heir's completion was refused")
 		}
 	}
-	b.lost(b.s, "w", completion(got[0]))
+	b.lost(completion(got[0]))
 	// It can start over.
 	b.publish(b.event("new", "", "g"))
 	b.complete("w", b.one("w", "g", "new"))

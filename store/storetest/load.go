@@ -44,6 +44,11 @@ type load struct {
 	done  atomic.Bool  // publishers are done
 }
 
+// random returns the random numbers of one publisher or worker.
+func (l *load) random(who int) *rand.Rand {
+	return rand.New(rand.NewPCG(l.seed, uint64(who))) //nolint:gosec // Who is small and not negative.
+}
+
 func (l *load) now() time.Time {
 	return epoch().Add(time.Duration(l.clock.Add(1)) * time.Millisecond)
 }
@@ -157,7 +162,7 @@ func (l *load) run() {
 
 // publish publishes events one by one and in small batches, and rolls some back.
 func (l *load) publish(ctx context.Context, s store.Store, p int) error {
-	random := rand.New(rand.NewPCG(l.seed, uint64(p)))
+	random := l.random(p)
 	for i := 0; i < l.events; {
 		n := min(1+random.IntN(4), l.events-i)
 		now := l.now()
@@ -205,7 +210,7 @@ func (l *load) publish(ctx context.Context, s store.Store, p int) error {
 
 // work claims and settles until everything is done.
 func (l *load) work(ctx context.Context, s store.Store, w int) error {
-	random := rand.New(rand.NewPCG(l.seed, uint64(1000+w)))
+	random := l.random(1000 + w)
 	life := 0
 	owner := fmt.Sprintf("w%d.%d", w, life)
 	var stalled []*heldDelivery

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,14 +135,13 @@ func (m *model) fail(format string, args ...any) {
 }
 
 // each runs an operation on both stores, and wants the same description of what
-// came of it. It returns the description.
-func (m *model) each(name string, f func(w *twin) string) string {
+// came of it.
+func (m *model) each(name string, f func(w *twin) string) {
 	m.t.Helper()
 	first, second := f(m.twins[0]), f(m.twins[1])
 	if first != second {
 		m.fail("%s differs:\n%s: %s\n%s: %s", name, m.twins[0].name, first, m.twins[1].name, second)
 	}
-	return first
 }
 
 // outcomeOf describes an error by its classes.
@@ -152,17 +152,17 @@ func outcomeOf(err error) string {
 	if problem := errorProblem(err); problem != "" {
 		return problem
 	}
-	text := ""
+	var classes []string
 	for _, class := range []error{
 		store.ErrConfiguration, store.ErrUnavailable, store.ErrConflict, store.ErrTimeout, store.ErrOutcomeUnknown, store.ErrTxDone,
 		store.ErrForeignTx, store.ErrLeaseLost, store.ErrInvalidToken, store.ErrNotFound, store.ErrRunning, store.ErrState,
 		store.ErrInvalidArgument, store.ErrClosed,
 	} {
 		if isOneOf(err, class) {
-			text += class.Error() + "; "
+			classes = append(classes, class.Error())
 		}
 	}
-	return text
+	return strings.Join(classes, "; ")
 }
 
 // running returns what runs, in a fixed order. Both stores agree on it.
@@ -252,14 +252,15 @@ func (m *model) heldKey(d store.Delivery) bool {
 		return false
 	}
 	for _, other := range m.list(m.twins[0]) {
-		if other.HoldsKey && other.Event.Key == d.Event.Key && m.sameSet(other.ID.Handler, d.ID.Handler) {
+		if other.HoldsKey && other.Event.Key == d.Event.Key && sameSet(other.ID.Handler, d.ID.Handler) {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *model) sameSet(a, b string) bool {
+// sameSet reports whether the handlers are the same one, renamed or not.
+func sameSet(a, b string) bool {
 	if a == b {
 		return true
 	}

@@ -13,21 +13,19 @@ import (
 // compare wants both stores to show the same.
 func (m *model) compare() {
 	m.t.Helper()
-	lists := [2][]string{}
-	for i, w := range m.twins {
-		lists[i] = m.describe(w)
-	}
-	if !slices.Equal(lists[0], lists[1]) {
-		m.fail("the deliveries differ:\n%s", differences(m.twins[0].name, lists[0], m.twins[1].name, lists[1]))
+	first, second := m.views(m.twins[0]), m.views(m.twins[1])
+	if !slices.Equal(first, second) {
+		m.fail("the deliveries differ:\n%s", differences(m.twins[0].name, first, m.twins[1].name, second))
 	}
 	m.compareStats()
 	m.each("handlers", func(w *twin) string {
 		entries, err := w.s().Handlers(m.t.Context())
-		text := outcomeOf(err)
+		var text strings.Builder
+		text.WriteString(outcomeOf(err))
 		for _, e := range entries {
-			text += fmt.Sprintf(" %s%v%v paused=%v retired=%v at %d,", e.ID, e.Aliases, e.Types, e.Paused, e.Retired, millisOf(e.RecordedAt))
+			fmt.Fprintf(&text, " %s%v%v paused=%v retired=%v at %d,", e.ID, e.Aliases, e.Types, e.Paused, e.Retired, millisOf(e.RecordedAt))
 		}
-		return text
+		return text.String()
 	})
 	ids := m.ids
 	if m.step%16 != 0 && len(ids) > 3 {
@@ -50,12 +48,13 @@ func (m *model) compareStats() {
 	m.t.Helper()
 	m.each("stats", func(w *twin) string {
 		stats, err := w.s().Stats(m.t.Context(), m.now)
-		text := fmt.Sprintf("%s pending=%d running=%d dead=%d completed=%d held=%d oldest=%d", outcomeOf(err), stats.Pending, stats.Running,
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s pending=%d running=%d dead=%d completed=%d held=%d oldest=%d", outcomeOf(err), stats.Pending, stats.Running,
 			stats.Dead, stats.Completed, stats.Held, millisOf(stats.OldestDueAt))
 		for _, h := range stats.Handlers {
-			text += fmt.Sprintf(" [%s %d %d %d %d]", h.Handler, h.Pending, h.Running, h.Dead, millisOf(h.OldestDueAt))
+			fmt.Fprintf(&text, " [%s %d %d %d %d]", h.Handler, h.Pending, h.Running, h.Dead, millisOf(h.OldestDueAt))
 		}
-		return text
+		return text.String()
 	})
 }
 
@@ -76,18 +75,31 @@ func (m *model) list(w *twin) []store.Delivery {
 	return list
 }
 
-// describe lists what can be seen of all deliveries, in an order of its own.
-// Sequences may have other gaps on another store, so it is their order in the
-// key that is described.
-func (m *model) describe(w *twin) []string {
+// view is what can be seen of a delivery, and does not depend on the store.
+type view struct {
+	id             store.DeliveryID
+	status         store.Status
+	attempts, lost int
+	due, updated   int64
+	failure        string
+	held, owned    bool
+	eventType, key string
+	// rank is the place among the sequences of the key: the sequences themselves
+	// may have other gaps on another store.
+	rank    int
+	created int64
+}
+
+// views lists what can be seen of all deliveries, in an order of its own.
+func (m *model) views(w *twin) []view {
 	m.t.Helper()
 	all := m.list(w)
 	slices.SortFunc(all, func(a, b store.Delivery) int {
 		return cmp.Or(strings.Compare(a.Event.Key, b.Event.Key), cmp.Compare(a.Event.Sequence, b.Event.Sequence), compareIDs(a.ID, b.ID))
 	})
-	var lines []string
+	list := make([]view, len(all))
 	rank, last := 0, store.Event{}
-	for _, d := range all {
+	for i, d := range all {
 		switch {
 		case d.Event.Key != last.Key:
 			rank = 0
@@ -95,29 +107,29 @@ func (m *model) describe(w *twin) []string {
 			rank++
 		}
 		last = d.Event
-		lines = append(lines, fmt.Sprintf("%s/%s %s attempts=%d lost=%d due=%d updated=%d error=%q held=%v owned=%v type=%s key=%q rank=%d created=%d",
-			d.ID.EventID, d.ID.Handler, d.Status, d.Attempts, d.Lost, millisOf(d.DueAt), millisOf(d.UpdatedAt), d.Error, d.HoldsKey,
-			d.Owner != "", d.Event.Type, d.Event.Key, rank, millisOf(d.Event.CreatedAt)))
+		list[i] = view{
+			d.ID, d.Status, d.Attempts, d.Lost, millisOf(d.DueAt), millisOf(d.UpdatedAt), d.Error, d.HoldsKey, d.Owner != "",
+			d.Event.Type, d.Event.Key, rank, millisOf(d.Event.CreatedAt),
+		}
 		if holding, runs := w.held[d.ID]; runs != (d.Status == store.StatusRunning) || (runs && holding.owner != d.Owner) {
 			m.fail("%s: %v is %s under %q; the worker that runs it is %q", w.name, d.ID, d.Status, d.Owner, holding.owner)
 		}
 	}
-	slices.Sort(lines)
-	return lines
+	return list
 }
 
-// differences lists the lines that only one side has.
-func differences(nameA string, a []string, nameB string, b []string) string {
-	text := ""
-	for _, line := range a {
-		if !slices.Contains(b, line) {
-			text += "only " + nameA + ": " + line + "\n"
+// differences lists what only one side shows.
+func differences(nameA string, a []view, nameB string, b []view) string {
+	var text strings.Builder
+	for _, v := range a {
+		if !slices.Contains(b, v) {
+			fmt.Fprintf(&text, "only %s: %+v\n", nameA, v)
 		}
 	}
-	for _, line := range b {
-		if !slices.Contains(a, line) {
-			text += "only " + nameB + ": " + line + "\n"
+	for _, v := range b {
+		if !slices.Contains(a, v) {
+			fmt.Fprintf(&text, "only %s: %+v\n", nameB, v)
 		}
 	}
-	return text
+	return text.String()
 }

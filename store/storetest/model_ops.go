@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -18,7 +19,7 @@ func (m *model) play() {
 		op     func()
 	}{
 		{16, m.publish},
-		{2, m.burst},
+		{1, m.burst},
 		{20, func() { m.claim(m.groups[m.random.IntN(len(m.groups))]) }},
 		{24, m.settle},
 		{4, m.completeInTx},
@@ -125,10 +126,7 @@ func (m *model) append(events []store.NewEvent, undo bool) {
 
 // burst publishes enough of one key to be parked.
 func (m *model) burst() {
-	if len(m.running()) > 200 {
-		return
-	}
-	m.append(m.newEvents(40, func() string { return "hot" }), false)
+	m.append(m.newEvents(36, func() string { return "hot" }), false)
 }
 
 // claim lets all workers of a group claim one after the other, and compares
@@ -353,11 +351,11 @@ func (m *model) relinquish() {
 	g := m.groups[m.random.IntN(len(m.groups))]
 	m.note("the workers %v stop", g.workers)
 	m.each("relinquish", func(w *twin) string {
-		text := ""
+		var outcomes []string
 		for i := range g.workers {
-			text += outcomeOf(w.stores[i%len(w.stores)].Relinquish(m.t.Context(), g.owner(i), m.now))
+			outcomes = append(outcomes, outcomeOf(w.stores[i%len(w.stores)].Relinquish(m.t.Context(), g.owner(i), m.now)))
 		}
-		return text
+		return strings.Join(outcomes, ", ")
 	})
 	for _, id := range m.running() {
 		if m.groupOf(id.Handler) == g {

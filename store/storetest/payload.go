@@ -37,12 +37,12 @@ func needsLimit(p profile) string {
 func (b *bed) same(want, got []byte) string {
 	if !b.s.Features().PayloadByValue {
 		if !bytes.Equal(want, got) || (want == nil) != (got == nil) {
-			return fmt.Sprintf("came back as %s", shorten(got))
+			return "came back as " + shorten(got)
 		}
 		return ""
 	}
 	if (want == nil) != (got == nil) {
-		return fmt.Sprintf("came back as %s", shorten(got))
+		return "came back as " + shorten(got)
 	}
 	if want == nil {
 		return ""

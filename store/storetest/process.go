@@ -181,6 +181,7 @@ func publisherKilled(b *bed, point string) {
 // of the point if there is one; another worker of the same name finishes the
 // work after the lease.
 func workerKilled(t *testing.T, backend Backend, point string, transactional bool) {
+	t.Helper()
 	const events = 24
 	handlers := []string{"h", "g"}
 	var (

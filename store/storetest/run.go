@@ -132,6 +132,13 @@ func needsParallelTransactions(p profile) string {
 	return ""
 }
 
+func needsDurability(p profile) string {
+	if p.features.Volatile {
+		return "nothing survives the process"
+	}
+	return ""
+}
+
 // checkFeatures holds a store to what it declares, as far as no case does.
 func checkFeatures(t *testing.T, backend Backend, p profile) {
 	t.Helper()
@@ -142,7 +149,7 @@ func checkFeatures(t *testing.T, backend Backend, p profile) {
 	if f.Volatile && !f.SingleProcess {
 		t.Error("a volatile store can't be shared by processes")
 	}
-	if f.MaxPayloadBytes < 0 || f.MaxTransactionBudget < 0 {
+	if f.MaxPayloadBytes < 0 || f.TransactionBudget < 0 {
 		t.Errorf("negative limits: %+v", f)
 	}
 	if (p.db.Effect == nil) != (p.db.Effects == nil) {
@@ -160,5 +167,4 @@ func checkFeatures(t *testing.T, backend Backend, p profile) {
 	if kind := one.Kind(); kind == "" || strings.ToLower(kind) != kind || strings.ContainsAny(kind, " \t\n") {
 		t.Errorf("Kind is %q, not a short lower-case name", kind)
 	}
-	var _ store.Waker // Waker is optional; the case "Waker" checks it where it is there.
 }

@@ -3,7 +3,9 @@ package storetest
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
+	"time"
 
 	"github.com/relaybus-go/relaybus/store"
 )
@@ -13,6 +15,7 @@ func setupCases() []testCase {
 		{name: "S1 setup twice keeps what is there", run: setupTwice},
 		{name: "S1 F17 setup by many at once on an empty database", run: setupTogether},
 		{name: "S1 S15 before setup", run: beforeSetup},
+		{name: "S1 everything survives that the store is closed", needs: needsDurability, run: closeAndReopen},
 		{name: "S1 setup that is cancelled can be run again", run: setupCancelled},
 	}
 }
@@ -124,4 +127,40 @@ func setupCancelled(b *bed) {
 	}
 	b.publish(b.event("e", "k", "h"))
 	b.complete("w", b.one("w", "h", "e"))
+}
+
+// closeAndReopen: what one store has written is there for the next, what ran
+// included.
+func closeAndReopen(b *bed) {
+	b.record(entry("h", []string{"order.*"}), entry("paused", nil))
+	b.pause("paused", true)
+	b.publish(append(b.numbered("k", 50, "k", "h"), b.event("free", "", "h"), b.event("held", "held", "d"), b.event("behind", "held", "d"))...)
+	b.settle("w", bury(b.one("w", "d", "held"), true))
+	b.complete("w", b.find(b.claim("w", plenty, "h"), "free"))
+	before := b.snapshot()
+	closer, ok := b.s.(io.Closer)
+	if !ok {
+		b.t.Fatal("a durable store without Close")
+	}
+	if err := closer.Close(); err != nil {
+		b.t.Fatalf("close: %v", err)
+	}
+	b.s = b.open()
+	if after := b.snapshot(); after != before {
+		b.t.Fatalf("after the store was opened again\n%s\nwas\n%s", after, before)
+	}
+	if !b.entries()["paused"].Paused {
+		b.t.Error("the pause is gone")
+	}
+	b.wantAppended(b.publish(b.event("free", "", "h"))[0], false, 0)
+	b.none("w", "h", "d")
+	b.pass(term + time.Millisecond)
+	for i := range 50 {
+		c := b.one("w", "h", numberedName("k", i))
+		if want := map[bool]int{true: 2, false: 1}[i == 0]; c.Attempt != want {
+			b.t.Errorf("%s in attempt %d, want %d", c.Event.ID, c.Attempt, want)
+		}
+		b.complete("w", c)
+	}
+	b.none("w", "d")
 }

@@ -146,7 +146,7 @@ func takeoverByOtherHandlers(b *bed) {
 	if d.Status != store.StatusPending || d.Attempts != 1 || d.Lost != 1 || d.Owner != "" || !d.UpdatedAt.Equal(b.now) {
 		b.t.Errorf("after the takeover: %+v", d)
 	}
-	b.lost(b.s, "w", completion(c))
+	b.lost(completion(c))
 }
 
 func lostCountedApart(b *bed) {
@@ -220,7 +220,7 @@ func sameNameRestart(b *bed) {
 	if !slices.Equal(eventIDs(heirs), eventIDs(got)) {
 		b.t.Fatalf("after the lease the restarted process got %v, want %v", eventIDs(heirs), eventIDs(got))
 	}
-	b.lost(b.s, "w", completion(got[0]))
+	b.lost(completion(got[0]))
 	for _, c := range heirs {
 		if ok := b.settleOn(restarted, "w", completion(c)); !ok[0] || c.Attempt != 2 {
 			b.t.Errorf("%s: completed %v in attempt %d", c.Event.ID, ok[0], c.Attempt)
@@ -299,17 +299,13 @@ func lateTransactionalHandler(b *bed) {
 		b.pass(term + time.Millisecond)
 		heirs := b.claimOn(second, request("heir", b.now, plenty, "h"))
 		b.wantEvents(heirs, id)
-		late, heir := b.runInTx(b.s, "w", c), error(nil)
 		if i%2 == 0 {
-			heir = b.runInTx(second, "heir", heirs[0])
-		} else {
-			heir = b.runInTx(second, "heir", heirs[0])
-			late = b.runInTx(b.s, "w", c)
+			b.wantError(b.runInTx(b.s, "w", c), store.ErrLeaseLost)
 		}
-		b.wantError(late, store.ErrLeaseLost)
-		if heir != nil {
-			b.t.Fatalf("the heir: %v", heir)
+		if err := b.runInTx(second, "heir", heirs[0]); err != nil {
+			b.t.Fatalf("the heir: %v", err)
 		}
+		b.wantError(b.runInTx(b.s, "w", c), store.ErrLeaseLost)
 		if err := second.Relinquish(b.ctx(), "heir", b.now); err != nil {
 			b.t.Fatalf("relinquish: %v", err)
 		}

@@ -118,8 +118,13 @@ func forgedRefs(b *bed) {
 	}
 	victim := got[len(got)-1]
 	refs := [][2]int64{
-		victim.Lease.Ref, {}, {-1, -1}, {math.MaxInt64, math.MaxInt64}, {math.MinInt64, math.MinInt64},
-		{victim.Lease.Ref[0], got[0].Lease.Ref[1]}, {got[0].Lease.Ref[0], victim.Lease.Ref[1]},
+		victim.Lease.Ref,
+		{},
+		{-1, -1},
+		{math.MaxInt64, math.MaxInt64},
+		{math.MinInt64, math.MinInt64},
+		{victim.Lease.Ref[0], got[0].Lease.Ref[1]},
+		{got[0].Lease.Ref[0], victim.Lease.Ref[1]},
 	}
 	for i, ref := range refs {
 		c := got[i]

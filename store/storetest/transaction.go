@@ -29,6 +29,7 @@ func transactionCases() []testCase {
 		{name: "B12 F16 CompleteTx under a lost lease", run: completeTxLost},
 		{name: "F09 reading while transactions are open", run: readInsideTransaction},
 		{name: "F09 a transaction inside another goroutine's transaction ends", run: nestedTransaction},
+		{name: "S2 transactions of two callers overlap", needs: needsParallelTransactions, run: overlappingTransactions},
 		{name: "F56 a lazy transaction that did nothing blocks nobody", run: lazyBlocksNobody},
 		{name: "F56 no transaction is open while a delivery runs", run: runningBlocksNobody},
 	}
@@ -138,6 +139,7 @@ func callerTransaction(b *bed) {
 	b.counts(0, 0, 0)
 }
 
+//nolint:contextcheck // The other instance is asked outside of the transaction.
 func unseenBeforeCommit(b *bed) {
 	other := b.open()
 	err := b.s.Transact(b.ctx(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
@@ -442,6 +444,8 @@ func completeTxLost(b *bed) {
 
 // readInsideTransaction: nobody who holds a transaction waits for a connection
 // that another holder needs.
+//
+//nolint:contextcheck // The reading is outside of the transaction.
 func readInsideTransaction(b *bed) {
 	const workers = 12
 	b.publish(b.numbered("e", 5, "", "h")...)
@@ -470,6 +474,8 @@ func readInsideTransaction(b *bed) {
 
 // nestedTransaction: a transaction that waits for one that its own caller holds
 // ends with its context, with a class, and the outer one goes on.
+//
+//nolint:contextcheck // The inner transaction has nothing of the outer one.
 func nestedTransaction(b *bed) {
 	err := b.s.Transact(b.ctx(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
 		if _, err := b.s.Append(ctx, tx, []store.NewEvent{b.event("outer", "k", "h")}, b.now); err != nil {
@@ -491,6 +497,7 @@ func nestedTransaction(b *bed) {
 	}
 }
 
+//nolint:contextcheck // The others work outside of the transaction.
 func lazyBlocksNobody(b *bed) {
 	other := b.open()
 	err := b.s.Transact(b.ctx(), store.TxOptions{Lazy: true}, func(ctx context.Context, tx store.Tx) error {
@@ -542,4 +549,29 @@ func runInTx(
 		}
 		return s.CompleteTx(ctx, tx, owner, c.Lease, now)
 	})
+}
+
+// overlappingTransactions: two transactions are open at once, and both commit,
+// in the order that their callers choose.
+func overlappingTransactions(b *bed) {
+	first, second := make(chan struct{}), make(chan struct{})
+	errs := make(chan error, 1)
+	go func() {
+		errs <- b.s.Transact(b.ctx(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
+			_, err := b.s.Append(ctx, tx, []store.NewEvent{b.event("slow", "a", "h")}, b.now)
+			close(first)
+			<-second
+			return err
+		})
+	}()
+	<-first
+	_, err := publish(b.ctx(), b.s, b.now, b.event("fast", "b", "h"))
+	if err == nil {
+		b.complete("w", b.one("w", "h", "fast"))
+	}
+	close(second)
+	if err := errors.Join(err, <-errs); err != nil {
+		b.t.Fatalf("overlapping transactions: %v", err)
+	}
+	b.complete("w", b.one("w", "h", "slow"))
 }

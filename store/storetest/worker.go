@@ -127,7 +127,7 @@ func ownPoint(name string) bool {
 	return strings.HasPrefix(name, "before ") || strings.HasPrefix(name, "after ") || strings.HasPrefix(name, "in ")
 }
 
-func (p *worker) say(words ...any) { fmt.Fprintln(p.out, words...) }
+func (p *worker) say(words ...any) { _, _ = fmt.Fprintln(p.out, words...) }
 
 // point is one of the suite's own crash points.
 func (p *worker) point(name string) {

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "time"
+
+// processorTime is not measured here.
+func processorTime() time.Duration { return 0 }
