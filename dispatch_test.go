@@ -384,6 +384,7 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 		again.reply <- nil
 		other.next().reply <- nil
 		c.reply <- nil
+		synctest.Wait()
 		b.publish(raw("e-3", relaybus.Key("k")))
 		synctest.Wait()
 		select {

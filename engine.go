@@ -62,7 +62,7 @@ func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 			e := rawEvent(h.id, c)
 			return run(context.WithValue(ctx, eventKey{}, e), e)
 		},
-		Decide: func(c *store.Claimed, err error) dispatch.Decision { return b.decide(policy, c, err) },
+		Decide: func(c *store.Claimed, err error) dispatch.Decision { return b.decide(policy, h.transactional, c, err) },
 		Transact: func(ctx context.Context, fn func(context.Context, store.Tx) error) error {
 			return b.transact(ctx, true, timeout, fn)
 		},
@@ -120,8 +120,9 @@ func (b *Bus) handlerTimeout(h *Handler) time.Duration {
 	return timeout
 }
 
-// decide says what follows from a handler's error.
-func (b *Bus) decide(p RetryPolicy, c *store.Claimed, err error) dispatch.Decision {
+// decide says what follows from a handler's error. That the store was down spends
+// no attempt of a transactional handler: it could not have done its work.
+func (b *Bus) decide(p RetryPolicy, transactional bool, c *store.Claimed, err error) dispatch.Decision {
 	last := c.Attempt >= p.MaxAttempts
 	if s, ok := steeringOf(err); ok {
 		switch {
@@ -135,7 +136,10 @@ func (b *Bus) decide(p RetryPolicy, c *store.Claimed, err error) dispatch.Decisi
 			return dispatch.Decision{Verdict: dispatch.Retry, Delay: s.delay}
 		}
 	}
-	if last {
+	switch {
+	case transactional && errors.Is(err, ErrUnavailable):
+		return dispatch.Decision{Verdict: dispatch.Unavailable}
+	case last:
 		return dispatch.Decision{Verdict: dispatch.Bury}
 	}
 	return dispatch.Decision{Verdict: dispatch.Retry, Delay: p.delay(c.Attempt, err, b.cfg.Random)}

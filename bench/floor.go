@@ -60,7 +60,8 @@ func openFloor(ctx context.Context, e setting) (queue, error) {
 		{&f.delivery, `INSERT INTO relaybus_deliveries (event, handler, lane, due, key, updated)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6)`},
 	} {
-		if *s.stmt, err = f.conn.PrepareContext(ctx, s.text); err != nil {
+		*s.stmt, err = f.conn.PrepareContext(ctx, s.text) //nolint:sqlclosecheck // close does.
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare: %w", err), f.close())
 		}
 	}

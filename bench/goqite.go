@@ -104,6 +104,7 @@ func (g *goqitePeer) load(ctx context.Context, n int) error {
 	return inBatches(n, func(first int64, n int) error { return g.publish(ctx, first, n) })
 }
 
+//nolint:unparam // The other systems can fail to start.
 func (g *goqitePeer) work(ctx context.Context, handled func(order), done func()) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -146,7 +147,7 @@ func receive(ctx context.Context, q *goqite.Queue, handled func(order), done fun
 	for {
 		m, err := q.ReceiveAndWait(ctx, goqitePoll)
 		if ctx.Err() != nil && m == nil {
-			return nil //nolint:nilerr // It is told to stop.
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("receive: %w", err)

@@ -50,7 +50,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 	if err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() //nolint:errcheck // What is left of it is in the system's directory for such.
+	defer func() { _ = os.RemoveAll(dir) }()
 	began := time.Now()
 	r := newReport(o)
 	b := &bench{options: o, dir: dir, report: r, progress: progress}
@@ -78,7 +78,7 @@ type bench struct {
 }
 
 func (b *bench) logf(format string, args ...any) {
-	fmt.Fprintf(b.progress, format+"\n", args...)
+	_, _ = fmt.Fprintf(b.progress, format+"\n", args...)
 }
 
 type benchCase struct {

@@ -117,8 +117,14 @@ func (o options) validate() error {
 		flag  string
 		value int
 	}{
-		{"rounds", o.rounds}, {"batch", o.batch}, {"drain", o.drain}, {"workers", o.workers},
-		{"rate", o.rate}, {"blocked", o.blocked}, {"claims", o.claims}, {"backlogs", slices.Min(append(o.backlogs, 1))},
+		{"rounds", o.rounds},
+		{"batch", o.batch},
+		{"drain", o.drain},
+		{"workers", o.workers},
+		{"rate", o.rate},
+		{"blocked", o.blocked},
+		{"claims", o.claims},
+		{"backlogs", slices.Min(append(o.backlogs, 1))},
 	} {
 		if n.value < 1 {
 			errs = append(errs, fmt.Errorf("flag -%s: %d is not positive", n.flag, n.value))

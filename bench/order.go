@@ -47,7 +47,8 @@ func newOrders(ctx context.Context, db *sql.DB) (*orders, error) {
 
 // add writes the row in the transaction.
 func (o *orders) add(ctx context.Context, tx *sql.Tx, ord order) error {
-	_, err := tx.StmtContext(ctx, o.insert).ExecContext(ctx, ord.Number, ord.Customer, ord.Cents)
+	insert := tx.StmtContext(ctx, o.insert) //nolint:sqlclosecheck // The end of the transaction closes it.
+	_, err := insert.ExecContext(ctx, ord.Number, ord.Customer, ord.Cents)
 	return err
 }
 

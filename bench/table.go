@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -80,7 +81,7 @@ func (r *report) writeGoals(text *strings.Builder) {
 
 // thousands writes 1234567 as 1,234,567.
 func thousands(n int64) string {
-	text := fmt.Sprint(n)
+	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}

@@ -21,6 +21,17 @@ const (
 	codeNotADB    = 26
 )
 
+// codeIOErrWrite is the extended code of a write that failed.
+const codeIOErrWrite = codeIOErr | 3<<8
+
+// isUncertain reports whether a COMMIT that failed like this may have reached
+// the disk. When a write failed, the record that commits is not complete; after
+// any other error, such as one of an fsync, it may be.
+func isUncertain(err error) bool {
+	code, ok := resultCode(err)
+	return ok && code&0xff == codeIOErr && code != codeIOErrWrite
+}
+
 // primaryCode returns the primary result code of an error of the driver.
 func primaryCode(err error) (code int, ok bool) {
 	code, ok = resultCode(err)

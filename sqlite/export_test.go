@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"testing"
 )
 
 // CrashPoints are the names that Arm takes.
@@ -87,5 +89,32 @@ func Hot(s *Store) map[string]struct {
 		"old dead":        {q.oldDead, []string{s.cfg.Prefix + "deliveries_died"}},
 		"old unheard":     {q.oldUnheard, []string{s.cfg.Prefix + "events_unheard"}},
 		"one delivery":    {q.findDelivery, []string{"(id=?)", key}},
+	}
+}
+
+// Watch returns a function that looks once whether somebody else has committed.
+func Watch(ctx context.Context, t testing.TB, s *Store) (changed func() bool, stop func()) {
+	t.Helper()
+	db, err := s.open(false)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	w := &watch{s: s, conn: conn}
+	changed = func() bool {
+		yes, err := w.changed(ctx)
+		if err != nil {
+			t.Errorf("look: %v", err)
+		}
+		return yes
+	}
+	changed()
+	return changed, func() {
+		if err := errors.Join(conn.Close(), db.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
 	}
 }

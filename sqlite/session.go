@@ -19,6 +19,8 @@ type session struct {
 	refs map[string]int64
 	// groups has the alias sets that it has read.
 	groups map[int64][]int64
+	// version is that of the database for the writer connection.
+	version int64
 	// settles says that a claim ends with the transaction.
 	settles bool
 	// snapshot says that it only sees what is committed.
@@ -96,10 +98,17 @@ func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context
 	}
 	defer done()
 	x := &session{s: s, tx: tx, snapshot: true}
-	if err := s.current(ctx, x); err != nil {
-		return s.translate(op, err)
+	if err = s.current(ctx, x); err == nil {
+		err = fn(ctx, x)
 	}
-	return s.translate(op, fn(ctx, x))
+	if err != nil {
+		// database/sql closes what is open when the context ends, and what runs
+		// on it then fails with an error of its own.
+		if late := ended(ctx, op); late != nil {
+			return late
+		}
+	}
+	return s.translate(op, err)
 }
 
 // beginRead waits for a read connection, as long as for a write connection.
@@ -162,7 +171,24 @@ func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
 		}
 		return nil, s.translate(op, err)
 	}
-	return &writing{session: &session{s: s, tx: tx}, conn: conn}, nil
+	t := &writing{session: &session{s: s, tx: tx}, conn: conn}
+	if err := t.notice(still(ctx)); err != nil {
+		t.rollback()
+		return nil, s.translate(op, err)
+	}
+	return t, nil
+}
+
+// notice notes whether others have committed since the last transaction here:
+// SQLite's counter leaves out what its own connection commits.
+func (t *writing) notice(ctx context.Context) error {
+	if _, err := t.row(ctx, t.s.sql.dataVersion, []any{&t.version}); err != nil {
+		return err
+	}
+	if old := t.s.version.Swap(t.version); old != t.version && old != 0 {
+		t.s.foreign.Add(1)
+	}
+	return nil
 }
 
 // rollback does nothing after a commit.
@@ -184,7 +210,7 @@ func (t *writing) commit(op string) error {
 	t.pass("commit ", op)
 	err := t.tx.Commit()
 	if err != nil {
-		if code, ok := primaryCode(err); ok && code == codeIOErr {
+		if isUncertain(err) {
 			return uncertain(op, err)
 		}
 		return t.s.translate(op, err)

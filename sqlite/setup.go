@@ -60,7 +60,7 @@ func (s *Store) isSetUp(ctx context.Context, op string, version int) (bool, erro
 	}
 	defer done()
 	x := &session{s: s, tx: tx}
-	has, err := s.version(ctx, x)
+	has, err := s.schemaOf(ctx, x)
 	if err != nil {
 		return false, s.translate(op, err)
 	}
@@ -76,7 +76,7 @@ func (s *Store) isSetUp(ctx context.Context, op string, version int) (bool, erro
 // migrate brings the schema one version further. The version is -1 when there
 // was nothing to do.
 func (s *Store) migrate(ctx context.Context, x *session, steps []string) (int, error) {
-	version, err := s.version(ctx, x)
+	version, err := s.schemaOf(ctx, x)
 	if err != nil {
 		return 0, err
 	}
@@ -106,8 +106,8 @@ func (s *Store) migrate(ctx context.Context, x *session, steps []string) (int, e
 	return version + 1, err
 }
 
-// version returns the version of the schema; 0 is a database without one.
-func (s *Store) version(ctx context.Context, x *session) (int, error) {
+// schemaOf returns the version of the schema; 0 is a database without one.
+func (s *Store) schemaOf(ctx context.Context, x *session) (int, error) {
 	var one, version int
 	found, err := x.row(ctx, s.sql.hasMeta, []any{&one}, s.cfg.Prefix+"meta")
 	if err != nil || !found {

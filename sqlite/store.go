@@ -44,6 +44,9 @@ type Store struct {
 	// commits counts what this instance committed; appended is the greatest
 	// sequence among it.
 	commits, appended atomic.Int64
+	// version is what the writer connection last saw of the database's own
+	// counter, foreign how often it had changed because of others.
+	version, foreign atomic.Int64
 	// changes grows when something of this instance may have made deliveries
 	// claimable of which no worker was told.
 	changes atomic.Int64

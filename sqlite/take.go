@@ -75,11 +75,7 @@ func (c *claiming) prepare(ctx context.Context, x *session) error {
 // pick takes from where work is known, and looks for more when that was not
 // enough and something may have happened that this worker was not told of.
 func (c *claiming) pick(ctx context.Context, x *session) error {
-	var now asOf
-	if _, err := x.row(ctx, c.s.sql.dataVersion, []any{&now.version}); err != nil {
-		return err
-	}
-	now.changes = c.s.changes.Load()
+	now := asOf{version: x.version, changes: c.s.changes.Load()}
 	c.rotate()
 	c.plan = newPlan(c, x)
 	if err := c.fill(ctx); err != nil {

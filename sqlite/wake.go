@@ -65,12 +65,13 @@ type watch struct {
 	s    *Store
 	conn *sql.Conn
 	// version is SQLite's counter of changes by other connections, commits how
-	// many of them were our own, and sequence the last event that was seen.
-	version, commits, sequence int64
+	// many of them were our own, foreign how many changes by others these came
+	// upon, and sequence the last event that was seen.
+	version, commits, foreign, sequence int64
 }
 
 func (w *watch) changed(ctx context.Context) (bool, error) {
-	commits := w.s.commits.Load()
+	commits, foreign := w.s.commits.Load(), w.s.foreign.Load()
 	var version int64
 	if err := w.conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {
 		return false, err
@@ -79,12 +80,13 @@ func (w *watch) changed(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	own := commits != w.commits || w.s.commits.Load() != commits
-	w.version, w.commits = version, commits
-	if !own {
+	came := foreign != w.foreign
+	w.version, w.commits, w.foreign = version, commits, foreign
+	if !own || came {
 		return true, nil
 	}
-	// Ours is among the changes; there may be others. Whether there are events
-	// that this instance did not append can be told.
+	// Ours was the last commit that we know of. Later ones by others are told by
+	// events that this instance did not append.
 	appended := w.s.appended.Load()
 	var sequence int64
 	err := w.conn.QueryRowContext(ctx, w.s.sql.lastSequence).Scan(&sequence)

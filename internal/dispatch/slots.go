@@ -126,7 +126,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 	if e.settling.len() > 4*e.cfg.BatchSize+e.cfg.Concurrency {
 		return nil, nil, wait
 	}
-	if !e.solo.since.IsZero() {
+	if e.exclusive(now) {
 		until(e.solo.since.Add(e.cfg.Lease))
 	}
 	request := store.ClaimRequest{Owner: e.cfg.Owner, Now: now, Lease: e.cfg.Lease}

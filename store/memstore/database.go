@@ -118,6 +118,7 @@ type completion struct {
 	lost     int
 	due      int64
 	at       int64
+	failure  string
 }
 
 // handler has the deliveries that are stored under one id, and its entry in

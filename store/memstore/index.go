@@ -126,6 +126,7 @@ func (db *database) complete(by *Store, d *delivery, now int64) {
 			lost:     d.lost,
 			due:      d.due,
 			at:       now,
+			failure:  d.failure,
 		}
 		e.history = append(e.history, c)
 		db.history.insert(c)

@@ -150,6 +150,7 @@ func (db *database) rows(e *event) []store.Delivery {
 			Event:     summary,
 			Attempts:  c.attempts,
 			Lost:      c.lost,
+			Error:     c.failure,
 			DueAt:     instant(c.due),
 			UpdatedAt: instant(c.at),
 		})

@@ -52,7 +52,8 @@ func withHistory(b *bed) {
 		b.t.Fatalf("%d completed deliveries are listed, want 2", len(got))
 	}
 	for _, d := range got {
-		if d.Status != store.StatusCompleted || d.ID.Handler != "h" || !d.UpdatedAt.Equal(done) || d.HoldsKey || d.Owner != "" {
+		if d.Status != store.StatusCompleted || d.ID.Handler != "h" || !d.UpdatedAt.Equal(done) || d.HoldsKey || d.Owner != "" ||
+			d.Error != "try again" {
 			b.t.Errorf("completed: %+v", d)
 		}
 		if d.Event.Type != "order.placed.v1" || d.Event.ID != d.ID.EventID || len(d.Event.Payload) != 0 {
