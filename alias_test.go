@@ -3,6 +3,7 @@ package relaybus_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -13,7 +14,7 @@ import (
 // order, and never handles an event twice.
 func TestAlias(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		var ran trail
 		old := newBedOn(t, s, nil, things("old", ran.handle))
@@ -38,12 +39,12 @@ func TestAlias(t *testing.T) {
 // the new one: no delivery is made twice, none is left.
 func TestAliasDuringRollingDeployment(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		o, n := newDesk(t), newDesk(t)
 		old := newBedOn(t, s, nil, things("old", o.heed)).start()
 		renamed := newBedOn(t, s.Instance(), nil, things("new", n.heed, relaybus.Aliases("old"))).start()
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		for i, b := range []*bed{old, renamed, old, renamed} {
 			b.publish(raw(string(rune('a'+i)), relaybus.Key("k")))
 		}
@@ -62,7 +63,7 @@ func TestAliasDuringRollingDeployment(t *testing.T) {
 			n.idle()
 			c.reply <- nil
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		o.idle()
 		n.idle()
 	})

@@ -27,13 +27,6 @@ type order struct {
 
 func orderPlaced() relaybus.EventType[order] { return relaybus.Define[order]("order.placed.v1") }
 
-// bubble runs a test in a bubble with virtual time. It fails when a goroutine
-// is left behind.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
 // quiet is a configuration that logs nothing.
 func quiet() relaybus.Config {
 	return relaybus.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
@@ -489,3 +482,6 @@ func (r *trail) handle(_ context.Context, e *relaybus.RawEvent) error {
 	r.add(e.ID)
 	return nil
 }
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }

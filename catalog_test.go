@@ -22,7 +22,7 @@ func TestCatalogServesPublishers(t *testing.T) {
 		for _, how := range []string{"Transaction", "PublishTx", "Optional"} {
 			t.Run(fmt.Sprint(how, " started ", started), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					s := memstore.New(memstore.Config{})
 					d := newDesk(t)
 					newBedOn(t, s, nil, things("h", d.heed)).start()
@@ -60,7 +60,7 @@ func TestCatalogIsRefreshed(t *testing.T) {
 	for _, started := range []bool{false, true} {
 		t.Run(fmt.Sprint("started ", started), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s := memstore.New(memstore.Config{})
 				p := newBedOn(t, s, func(c *relaybus.Config) { c.PublishOnly = true })
 				if started {
@@ -72,7 +72,7 @@ func TestCatalogIsRefreshed(t *testing.T) {
 				}
 				d := newDesk(t)
 				h := newBedOn(t, s.Instance(), nil, things("h", d.heed)).start()
-				time.Sleep(1100 * time.Millisecond)
+				pass(1100 * time.Millisecond)
 				p.publish(raw("e-2"))
 				d.next().reply <- nil
 				if err := p.Retire(t.Context(), "h"); err != nil {
@@ -99,7 +99,7 @@ func TestCatalogIsRefreshed(t *testing.T) {
 // recorded.
 func TestNoCatalog(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		newBedOn(t, s, nil, things("theirs", ignore)).drain()
 		b := newBedOn(t, s.Instance(), func(c *relaybus.Config) { c.NoCatalog = true }, things("own", ignore))
@@ -123,14 +123,14 @@ func TestNoCatalog(t *testing.T) {
 // others; one that was read before serves on.
 func TestCatalogIsUnreadable(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		b.store.failBefore(opHandlers, times(1, unavailable()))
 		if err := b.tryPublish(raw("e-1")); !errors.Is(err, relaybus.ErrUnavailable) || relaybus.OutcomeOf(err) != relaybus.NotCommitted {
 			t.Errorf("publish: %v", err)
 		}
 		b.publish(raw("e-1"))
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		b.store.failBefore(opHandlers, times(1, unavailable()))
 		b.publish(raw("e-2"))
 		if n := b.drain(); n != 2 {
@@ -142,26 +142,26 @@ func TestCatalogIsUnreadable(t *testing.T) {
 // The catalogue may change while handlers run.
 func TestCatalogChangesWhileRunning(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		b := newBedOn(t, s, func(c *relaybus.Config) { c.CatalogInterval = time.Millisecond }, things("h", func(context.Context, *relaybus.RawEvent) error {
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 			return nil
 		}, relaybus.Timeout(time.Second))).start()
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
 				other := newBedOn(t, s.Instance(), nil, relaybus.Handle(fmt.Sprint("h-", i), []string{"x"}, ignore, relaybus.Aliases("h")))
-				time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+				pass(time.Duration(i) * 3 * time.Millisecond)
 				other.drain()
 			})
 		}
 		for i := range 100 {
 			b.publish(raw(fmt.Sprint("e-", i)))
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
 		wg.Wait()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if s := b.stats(); s.Pending+s.Running != 0 {
 			t.Errorf("left: %+v", s)
@@ -172,7 +172,7 @@ func TestCatalogChangesWhileRunning(t *testing.T) {
 // B21: deliveries of a handler that nobody has are reported at start.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		gone := newBedOn(t, s, func(c *relaybus.Config) { c.NoCatalog = true }, things("gone", ignore), things("retired", ignore))
 		gone.publish(raw("e-1"), raw("e-2"))

@@ -24,7 +24,7 @@ const (
 	Optional
 )
 
-// Never, as a retention, keeps for ever.
+// Never as a retention keeps for ever.
 const Never time.Duration = -1
 
 // Retention says how long finished deliveries are kept.

@@ -27,7 +27,7 @@ func many(n int, options ...relaybus.PublishOption) []relaybus.Message {
 // commit and the claim.
 func TestWakeIsImmediate(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.PollInterval = time.Hour; c.CatalogInterval = time.Hour }, things("h", d.heed))
 		deaf(b)
@@ -52,7 +52,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 	for _, isDeaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", isDeaf), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s := memstore.New(memstore.Config{})
 				d := newDesk(t)
 				b := newBedOn(t, s, nil, things("h", d.heed))
@@ -61,7 +61,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 				}
 				b.start()
 				other := newBedOn(t, s.Instance(), func(c *relaybus.Config) { c.PublishOnly = true }).start()
-				time.Sleep(2300 * time.Millisecond)
+				pass(2300 * time.Millisecond)
 				began := time.Now()
 				other.publish(raw("e-1"))
 				d.next().reply <- nil
@@ -80,7 +80,7 @@ func TestWakeFromAnotherProcess(t *testing.T) {
 // A wake-up that comes while a claim is under way is not lost.
 func TestWakeDuringClaim(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.PollInterval = time.Hour; c.CatalogInterval = time.Hour }, things("h", d.heed))
 		deaf(b)
@@ -102,12 +102,12 @@ func TestWakeDuringClaim(t *testing.T) {
 // An idle bus claims once a poll interval, and writes nothing.
 func TestIdleClaims(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore), things("g", ignore)).start()
 		b.publish(raw("e-1"))
-		time.Sleep(10500 * time.Millisecond)
+		pass(10500 * time.Millisecond)
 		b.store.reset()
-		time.Sleep(100 * time.Second)
+		pass(100 * time.Second)
 		synctest.Wait()
 		if n := b.store.count(opClaim); n != 100 {
 			t.Errorf("%d claims in 100 s, want 100", n)
@@ -122,7 +122,7 @@ func TestIdleClaims(t *testing.T) {
 // batches.
 func TestBusyClaims(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const n = 20_000
 		var ran atomic.Int64
 		done := make(chan struct{})
@@ -143,7 +143,7 @@ func TestBusyClaims(t *testing.T) {
 		b.start()
 		<-done
 		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 		if c := b.store.count(opClaim); c > n/100*12/10 {
 			t.Errorf("%d claims for %d deliveries, 100 at once", c, n)
 		}
@@ -159,7 +159,7 @@ func TestBusyClaims(t *testing.T) {
 // What finishes close together is completed in one call.
 func TestCompletionBatch(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed)).start()
 		b.publish(many(10)...)
@@ -171,7 +171,7 @@ func TestCompletionBatch(t *testing.T) {
 		for _, c := range calls {
 			c.reply <- nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		pass(10 * time.Millisecond)
 		if n := b.store.count(opSettle); n != 1 {
 			t.Errorf("%d calls to complete 10 deliveries, want 1", n)
 		}
@@ -181,7 +181,7 @@ func TestCompletionBatch(t *testing.T) {
 // Z11: nobody waits for the followers of a key.
 func TestCompletionWithFollowersIsFlushed(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.CompletionLinger = time.Second },
 			things("h", d.heed)).start()
@@ -206,7 +206,7 @@ func TestCompletionWithFollowersIsFlushed(t *testing.T) {
 // quiet one; what it claimed ahead does not keep the others from claiming.
 func TestHungHandlersLeaveSlots(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var handlers []relaybus.Handler
 		hang := make(chan struct{})
 		var hung atomic.Bool
@@ -244,7 +244,7 @@ func TestHungHandlersLeaveSlots(t *testing.T) {
 // process can run it.
 func TestClaimedAheadIsGivenBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		hang := make(chan struct{})
 		var n atomic.Int64
@@ -259,7 +259,7 @@ func TestClaimedAheadIsGivenBack(t *testing.T) {
 		if r := b.stats().Running; r <= 10 {
 			t.Fatalf("%d are claimed, want some ahead", r)
 		}
-		time.Sleep(25 * time.Second)
+		pass(25 * time.Second)
 		synctest.Wait()
 		if r := b.stats().Running; r != 10 {
 			t.Errorf("%d are claimed, want those that run", r)
@@ -271,20 +271,20 @@ func TestClaimedAheadIsGivenBack(t *testing.T) {
 // F16: renewals keep a long handler's lease; it runs once.
 func TestLongHandlerIsRenewed(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		d := newDesk(t)
 		b := newBedOn(t, s, nil, things("h", d.heed)).start()
 		newBedOn(t, s.Instance(), nil, things("h", d.heed)).start()
 		b.publish(raw("e-1"))
 		c := d.next()
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		if c.ctx.Err() != nil {
 			t.Error("its context ended")
 		}
 		d.idle()
 		c.reply <- nil
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		d.idle()
 	})
 }
@@ -300,7 +300,7 @@ func TestRenewalFails(t *testing.T) {
 		for _, ignores := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s ignored %v", name, ignores), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					s := memstore.New(memstore.Config{})
 					d, other := newDesk(t), newDesk(t)
 					handle := d.heed
@@ -309,7 +309,11 @@ func TestRenewalFails(t *testing.T) {
 					}
 					b := newBedOn(t, s, nil, things("h", handle)).start()
 					second := newBedOn(t, s.Instance(), nil, things("h", other.heed)).start()
-					pause := func() { b.store.failBefore(opClaim, fault); b.store.failBefore(opExtend, fault) }
+					pause := func() {
+						for _, o := range []op{opClaim, opExtend, opSettle} {
+							b.store.failBefore(o, fault)
+						}
+					}
 					if err := second.Pause(t.Context(), "h"); err != nil {
 						t.Fatal(err)
 					}
@@ -323,7 +327,7 @@ func TestRenewalFails(t *testing.T) {
 					case c = <-d.calls:
 						pause()
 					case c = <-other.calls: // the other one was first; then it is the one that fails
-						d, other, b, second = other, d, second, b
+						other, b, second = d, second, b
 						if ignores {
 							c.reply <- nil
 							return
@@ -342,9 +346,10 @@ func TestRenewalFails(t *testing.T) {
 					if ignores {
 						c.reply <- nil // too late
 					}
-					b.store.failBefore(opClaim, nil)
-					b.store.failBefore(opExtend, nil)
-					time.Sleep(5 * time.Second)
+					for _, o := range []op{opClaim, opExtend, opSettle} {
+						b.store.failBefore(o, nil)
+					}
+					pass(5 * time.Second)
 					if s := second.stats(); s.Running != 1 {
 						t.Errorf("the late result counted: %+v", s)
 					}
@@ -359,22 +364,22 @@ func TestRenewalFails(t *testing.T) {
 // and its delivery goes back with its attempt.
 func TestHandlerIgnoresItsContext(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		d, other := newDesk(t), newDesk(t)
 		b := newBedOn(t, s, nil, things("h", d.handle, relaybus.Timeout(5*time.Second))).start()
 		b.publish(raw("e-1", relaybus.Key("k")), raw("e-2", relaybus.Key("k")))
 		c := d.next()
-		time.Sleep(5*time.Second + time.Millisecond)
+		pass(5*time.Second + time.Millisecond)
 		if !errors.Is(context.Cause(c.ctx), relaybus.ErrHandlerTimeout) {
 			t.Errorf("cause is %v", context.Cause(c.ctx))
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if d := b.only(relaybus.Filter{EventID: "e-1"}); d.Attempts != 1 || d.Status != relaybus.StatusPending {
 			t.Errorf("delivery is %+v", d)
 		}
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		d.idle() // it never runs beside its own retry in one process
 		newBedOn(t, s.Instance(), nil, things("h", other.heed)).start()
 		again := other.next() // another process may
@@ -402,12 +407,12 @@ func TestHandlerIgnoresItsContext(t *testing.T) {
 // changes nothing then.
 func TestHungUntilDead(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.Retry.MaxAttempts = 1; c.Concurrency = 1 }, things("h", d.handle, relaybus.Timeout(time.Second))).start()
 		b.publish(raw("e-1"), raw("e-2"))
 		c := d.next()
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if dead := b.list(relaybus.Filter{Status: relaybus.StatusDead}); len(dead) != 1 {
 			t.Errorf("dead are %+v", dead)
 		}
@@ -424,7 +429,7 @@ func TestHungUntilDead(t *testing.T) {
 // A timeout is an attempt, with its cause in the error.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.HandlerTimeout = 3 * time.Second }, things("h", func(ctx context.Context, _ *relaybus.RawEvent) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -457,7 +462,7 @@ func TestPoisonEndsDead(t *testing.T) {
 	for _, first := range []string{"poison", "bystander"} {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s := memstore.New(memstore.Config{History: true})
 				limit := func(c *relaybus.Config) { c.Retry.MaxAttempts = 3; c.PublishOnly = true }
 				watch := newBedOn(t, s.Instance(), limit, things("h", ignore)).start()
@@ -470,7 +475,7 @@ func TestPoisonEndsDead(t *testing.T) {
 					}
 				}
 				last := newBedOn(t, s.Instance(), func(c *relaybus.Config) { c.Retry.MaxAttempts = 3 }, things("h", ignore)).start()
-				time.Sleep(2 * time.Minute)
+				pass(2 * time.Minute)
 				if err := last.Ready(); err != nil {
 					t.Error(err)
 				}
@@ -503,7 +508,7 @@ func runUntilCrash(t *testing.T, s *memstore.Store, alone bool) bool {
 		cancel()
 		_ = b.Stop(ctx)
 		b.store.failBefore(opExtend, nil)
-		time.Sleep(31 * time.Second)
+		pass(31 * time.Second)
 	}()
 	for {
 		c := d.next()
@@ -523,7 +528,7 @@ func runUntilCrash(t *testing.T, s *memstore.Store, alone bool) bool {
 // longer than a lease has no privilege.
 func TestAloneIsBounded(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		var marked atomic.Bool
 		b := newBed(t, func(c *relaybus.Config) { c.Retry.MaxAttempts = 1 }, things("h", d.heed))
@@ -558,6 +563,34 @@ func TestAloneIsBounded(t *testing.T) {
 	})
 }
 
+// When the delivery that is to run alone has gone to another process, the
+// others go on soon.
+func TestAloneIsTakenByAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		b := newBed(t, func(c *relaybus.Config) { c.Retry.MaxAttempts = 1 }, things("h", d.heed))
+		marked := 0
+		b.store.claimed = func(_ store.ClaimRequest, r *store.ClaimResult) {
+			for i := range r.Deliveries {
+				if c := &r.Deliveries[i]; c.Event.ID == "e-00000" && marked < 1 {
+					marked++
+					c.Attempt, c.Lost, c.Alone = 2, 1, true
+				}
+			}
+		}
+		b.start()
+		b.publish(many(40)...)
+		began := time.Now()
+		for range 40 {
+			d.next().reply <- nil
+		}
+		if took := time.Since(began); took > time.Second || marked != 1 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // Store errors of every class, anywhere: once they end, the backlog goes.
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
@@ -572,11 +605,11 @@ func TestStoreErrors(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s %v after %v", o, class, after), func(t *testing.T) {
 					t.Parallel()
-					bubble(t, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
 						var ran atomic.Int64
 						b := newBed(t, func(c *relaybus.Config) { c.LeaseDuration = 3 * time.Second }, things("h", func(context.Context, *relaybus.RawEvent) error {
 							ran.Add(1)
-							time.Sleep(2 * time.Second)
+							pass(2 * time.Second)
 							return nil
 						}))
 						fault := times(3, store.NewError("fault", class, "", nil))
@@ -587,7 +620,7 @@ func TestStoreErrors(t *testing.T) {
 						}
 						b.start()
 						b.publish(many(20)...)
-						time.Sleep(2 * time.Minute)
+						pass(2 * time.Minute)
 						synctest.Wait()
 						s := b.stats()
 						refused := o == opSettle && (errors.Is(class, store.ErrInvalidArgument) || errors.Is(class, store.ErrInvalidToken) || errors.Is(class, store.ErrLeaseLost))
@@ -610,7 +643,7 @@ func TestStoreErrors(t *testing.T) {
 // One settlement that the store refuses does not take the others with it.
 func TestRefusedSettlement(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		bad := ""
 		b.store.claimed = func(_ store.ClaimRequest, r *store.ClaimResult) {
@@ -636,7 +669,7 @@ func TestRefusedSettlement(t *testing.T) {
 // asked for, is survived.
 func TestStoreAnswersWrongly(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		log := newLogBook()
 		b := newBed(t, func(c *relaybus.Config) { c.Logger = log.logger(); c.Concurrency = 2 }, things("h", ignore))
 		b.store.settled = func(_ []store.Settlement, ok []bool) []bool { return ok[:0] }
@@ -649,7 +682,7 @@ func TestStoreAnswersWrongly(t *testing.T) {
 		}
 		b.start()
 		b.publish(many(20)...)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s := b.stats(); s.Completed != 20 {
 			t.Errorf("statistics are %+v", s)
 		}
@@ -662,7 +695,7 @@ func TestStoreAnswersWrongly(t *testing.T) {
 // F48: many processes, no faults: each delivery runs exactly once.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const events, processes = 1000, 20
 		s := memstore.New(memstore.Config{})
 		var ran [events]atomic.Int64
@@ -672,7 +705,7 @@ func TestManyProcesses(t *testing.T) {
 				return err
 			}
 			ran[i].Add(1)
-			time.Sleep(time.Duration(i%7) * time.Millisecond)
+			pass(time.Duration(i%7) * time.Millisecond)
 			return nil
 		}
 		var b *bed
@@ -683,9 +716,9 @@ func TestManyProcesses(t *testing.T) {
 		for len(messages) > 0 {
 			b.publish(messages[:100]...)
 			messages = messages[100:]
-			time.Sleep(time.Millisecond)
+			pass(time.Millisecond)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for i := range ran {
 			if n := ran[i].Load(); n != 1 {
 				t.Errorf("event %d ran %d times", i, n)
@@ -697,7 +730,7 @@ func TestManyProcesses(t *testing.T) {
 // B22: a rate is kept, and what it holds back costs no claims.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Time
 		b := newBed(t, nil, things("h", func(context.Context, *relaybus.RawEvent) error {
 			starts = append(starts, time.Now())
@@ -706,7 +739,7 @@ func TestRate(t *testing.T) {
 		b.publish(many(30)...)
 		b.store.reset()
 		began := time.Now()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		synctest.Wait()
 		if len(starts) != 30 {
 			t.Fatalf("%d ran", len(starts))
@@ -726,13 +759,13 @@ func TestRate(t *testing.T) {
 // F56: no transaction is open while a handler works that asked for none.
 func TestHandlersHoldNoTransaction(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed)).start()
 		b.publish(raw("e-1"))
 		b.store.reset()
 		c := d.next()
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		c.reply <- nil
 		synctest.Wait()
 		if n := b.store.count(opTransact); n != 0 {

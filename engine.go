@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/internal/dispatch"
@@ -72,8 +73,8 @@ func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 // wrap puts the middleware around a handler, the first one outermost.
 func (b *Bus) wrap(h *Handler) error {
 	h.wrapped = h.run
-	for i := len(b.cfg.Middleware) - 1; i >= 0; i-- {
-		wrapped, err := wrapOnce(b.cfg.Middleware[i], h.wrapped)
+	for i, m := range slices.Backward(b.cfg.Middleware) {
+		wrapped, err := wrapOnce(m, h.wrapped)
 		if err != nil {
 			return fmt.Errorf("Middleware[%d] %w", i, err)
 		}

@@ -164,7 +164,7 @@ func (e *DuplicateHandlerError) Error() string {
 }
 
 // Unwrap makes it match ErrConfiguration.
-func (e *DuplicateHandlerError) Unwrap() error { return ErrConfiguration }
+func (*DuplicateHandlerError) Unwrap() error { return ErrConfiguration }
 
 // Outcome is what became of a publish.
 type Outcome uint8

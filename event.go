@@ -86,12 +86,10 @@ func Decode[T any](e *RawEvent) (*Event[T], error) {
 // withoutValue removes the piece of the payload that errors of encoding/json
 // quote.
 func withoutValue(err error) error {
-	var typeErr *json.UnmarshalTypeError
-	if errors.As(err, &typeErr) {
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("field %q at offset %d does not fit its Go type", typeErr.Field, typeErr.Offset)
 	}
-	var syntaxErr *json.SyntaxError
-	if errors.As(err, &syntaxErr) {
+	if syntaxErr, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("malformed JSON at offset %d", syntaxErr.Offset)
 	}
 	return errors.New("the type's own decoding refused it")

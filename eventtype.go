@@ -56,4 +56,4 @@ type AnyEventType interface {
 	payloadType() reflect.Type
 }
 
-func (t EventType[T]) payloadType() reflect.Type { return goType[T]() }
+func (EventType[T]) payloadType() reflect.Type { return goType[T]() }

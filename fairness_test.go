@@ -16,7 +16,7 @@ import (
 // much the others have.
 func TestFairClaims(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const handlers = 25
 		d := newDesk(t)
 		var list []relaybus.Handler
@@ -50,7 +50,7 @@ func TestFairClaims(t *testing.T) {
 			for len(d.calls) > 0 {
 				d.next().reply <- nil
 			}
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func TestFairClaims(t *testing.T) {
 // B22: the limit of a handler is kept, and the rest of the slots is for others.
 func TestHandlerConcurrency(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		now, most := map[string]int{}, map[string]int{}
 		handle := func(_ context.Context, e *relaybus.RawEvent) error {
@@ -68,7 +68,7 @@ func TestHandlerConcurrency(t *testing.T) {
 			now["all"]++
 			most["all"] = max(most["all"], now["all"])
 			mu.Unlock()
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
 			now[e.Handler]--
@@ -77,7 +77,7 @@ func TestHandlerConcurrency(t *testing.T) {
 		}
 		b := newBed(t, nil, things("three", handle, relaybus.Concurrency(3)), things("one", handle, relaybus.Concurrency(1)), things("free", handle)).start()
 		b.publish(many(200)...)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		synctest.Wait()
 		if most["three"] != 3 || most["one"] != 1 || most["all"] != 10 || most["free"] < 6 {
 			t.Errorf("at once ran %v", most)
@@ -92,12 +92,12 @@ func TestHandlerConcurrency(t *testing.T) {
 // other one leaves lying.
 func TestProcessesWithDifferentHandlers(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		a, b := newDesk(t), newDesk(t)
 		first := newBedOn(t, s.Instance(), nil, things("a", a.heed)).start()
 		newBedOn(t, s.Instance(), nil, things("b", b.heed)).start()
-		time.Sleep(2 * time.Second) // each has read the other's entry
+		pass(2 * time.Second) // each has read the other's entry
 		first.publish(many(100)...)
 		began := time.Now()
 		for range 100 { // a never moves on

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -18,7 +19,7 @@ func TestHoldKey(t *testing.T) {
 	for _, requeue := range []bool{false, true} {
 		t.Run(map[bool]string{false: "skip", true: "requeue"}[requeue], func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				ctx := t.Context()
 				s := memstore.New(memstore.Config{})
 				var ran trail
@@ -44,7 +45,7 @@ func TestHoldKey(t *testing.T) {
 				if d := b.only(relaybus.Filter{HoldsKey: true}); d.ID.EventID != "e-1" || !d.HoldsKey {
 					t.Errorf("held is %+v", d)
 				}
-				time.Sleep(24 * time.Hour)
+				pass(24 * time.Hour)
 				if p, err := b.PurgeExpired(ctx); err != nil || p.Deliveries != 0 {
 					t.Errorf("retention took %+v, %v", p, err)
 				}
@@ -78,7 +79,7 @@ func TestHoldKey(t *testing.T) {
 // Without HoldKey a dead letter lets the others pass.
 func TestDeadLetterPasses(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var ran trail
 		b := newBed(t, nil, things("h", func(_ context.Context, e *relaybus.RawEvent) error {
 			ran.add(e.ID)

@@ -41,7 +41,7 @@ func (h headerHook) OnPublishing(_ context.Context, m *relaybus.Message) {
 
 func TestHookPublishing(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.Hooks = append(c.Hooks, headerHook{"t-1"}) })
 		shared := raw("e-1", relaybus.Header("a", 1))
 		b.publish(shared, raw("e-2", relaybus.Header("trace", "own")),
@@ -71,11 +71,11 @@ func TestHookPublishing(t *testing.T) {
 // B19: every step is told, in order, with durations.
 func TestHooksOfADelivery(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		steps := &stepHook{}
 		b := newBed(t, func(c *relaybus.Config) { c.Hooks = append(c.Hooks, steps); c.Retry.MaxAttempts = 2 },
 			things("h", func(_ context.Context, e *relaybus.RawEvent) error {
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 				if e.ID == "good" {
 					return nil
 				}
@@ -83,7 +83,7 @@ func TestHooksOfADelivery(t *testing.T) {
 			}))
 		b.publish(raw("bad", relaybus.Key("k"), relaybus.CorrelationID("c")), raw("good"))
 		b.drain()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.drain()
 		seen := b.seen.took()
 		slices.Sort(seen)
@@ -148,6 +148,7 @@ func (h *stepHook) OnRenewed(c relaybus.StoreCall) {
 		h.errs = append(h.errs, c.Err)
 	}
 }
+
 func (h *stepHook) OnOrphaned(o relaybus.Orphaned) {
 	defer h.lock()()
 	h.orphans = append(h.orphans, o)
@@ -156,7 +157,7 @@ func (h *stepHook) OnOrphaned(o relaybus.Orphaned) {
 // A hook is told of a success once it is durable, not before.
 func TestHookSucceededIsDurable(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		b.start()
 		b.store.failBefore(opSettle, times(3, unavailable()))
@@ -165,7 +166,7 @@ func TestHookSucceededIsDurable(t *testing.T) {
 		if n := b.seen.count("succeeded h e-1 1"); n != 0 {
 			t.Error("told before the store had it")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if n := b.seen.count("succeeded h e-1 1"); n != 1 {
 			t.Errorf("told %d times, want once: %q", n, b.seen.took())
@@ -176,7 +177,7 @@ func TestHookSucceededIsDurable(t *testing.T) {
 // A hook's panic is logged without its value.
 func TestHookPanicIsLogged(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		log := newLogBook()
 		b := newBed(t, func(c *relaybus.Config) {
 			c.Hooks = append([]relaybus.Hook{panickingHook{}}, c.Hooks...)

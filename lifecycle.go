@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/internal/dispatch"
@@ -81,13 +82,14 @@ func (b *Bus) Start(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("start: %w", err)
-	downCtx := context.WithoutCancel(ctx)
-	if downErr := b.takeDown(downCtx, 0); downErr != nil {
+	downErr := b.takeDown(context.WithoutCancel(ctx), 0)
+	if downErr != nil {
 		err = errors.Join(err, downErr)
+		downErr = fmt.Errorf("stop: %w", downErr)
 	}
 	b.mu.Lock()
 	b.state = stateStopped
-	b.life.stopErr = err
+	b.life.stopErr = downErr // why it did not start, Start has said
 	b.mu.Unlock()
 	close(b.life.started)
 	close(b.life.stopped)
@@ -252,10 +254,6 @@ func (b *Bus) Stop(ctx context.Context) error {
 			return fmt.Errorf("stop: the start has not ended yet: %w", context.Cause(ctx))
 		}
 		b.mu.Lock()
-		if b.state == stateStopped {
-			b.mu.Unlock()
-			return nil // the start gave up and has taken everything down
-		}
 	default:
 	}
 	if b.state != stateRunning {
@@ -289,19 +287,36 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 	b.mu.Unlock()
 	var errs []error
 	began := b.cfg.Clock.Now()
-	receiveCtx, cancel := b.within(ctx, grace)
+	receiveCtx, cancelReceive := share(ctx, 2)
+	receiveCtx, cancel := b.within(receiveCtx, grace)
 	errs = append(errs, b.stopReceiving(receiveCtx))
 	cancel()
-	for i := len(b.life.services) - 1; i >= 0; i-- {
-		b.life.services[i].Stop()
+	cancelReceive()
+	for _, s := range slices.Backward(b.life.services) {
+		s.Stop()
 	}
 	if e != nil {
-		errs = append(errs, e.Stop(ctx, max(grace-b.cfg.Clock.Now().Sub(began), 0)))
+		engineCtx, cancel := ctx, func() {}
+		if len(b.cfg.Transports) > 0 {
+			engineCtx, cancel = share(ctx, 10)
+		}
+		errs = append(errs, e.Stop(engineCtx, max(grace-b.cfg.Clock.Now().Sub(began), 0)))
+		cancel()
 	}
 	closeCtx, cancel := b.within(ctx, 0)
 	defer cancel()
 	errs = append(errs, b.disconnect(closeCtx))
 	return errors.Join(errs...)
+}
+
+// share returns a context that leaves one part in parts of the time until the
+// deadline of ctx to what comes after it.
+func share(ctx context.Context, parts time.Duration) (context.Context, func()) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/parts))
 }
 
 // within returns a context that ends a cancel grace after d, on the bus's clock.
@@ -324,7 +339,7 @@ func (b *Bus) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-b.life.stopped:
-		return nil // somebody else has stopped it
+		return b.life.stopErr // somebody else has stopped it
 	}
 	return b.Stop(context.WithoutCancel(ctx))
 }

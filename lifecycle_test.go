@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // B15, F06: the states of a bus only move forward.
 func TestLifecycleStates(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		b := newBed(t, nil, things("h", ignore))
 		if err := b.Stop(ctx); !errors.Is(err, relaybus.ErrNotStarted) {
@@ -84,9 +85,9 @@ func TestLifecycleStates(t *testing.T) {
 func TestStopFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, nil, things("h", func(ctx context.Context, _ *relaybus.RawEvent) error {
 					<-ctx.Done()
 					return ctx.Err()
@@ -125,7 +126,7 @@ func TestStopFromManyGoroutines(t *testing.T) {
 // and frees the lanes at once.
 func TestStopWaitsAndGivesBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{History: true})
 		d, other := newDesk(t), newDesk(t)
 		quick := true
@@ -156,7 +157,7 @@ func TestStopWaitsAndGivesBack(t *testing.T) {
 		if r := second.list(relaybus.Filter{Status: relaybus.StatusRunning}); len(r) < 1 || len(r) > 11 {
 			t.Errorf("while it stops, %d run", len(r))
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		running.reply <- nil
 		if err := <-stopped; err != nil {
 			t.Errorf("Stop: %v", err)
@@ -179,7 +180,7 @@ func TestStopGraceEnds(t *testing.T) {
 		for _, transactional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("ignores %v transactional %v", ignores, transactional), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					s := memstore.New(memstore.Config{})
 					d := newDesk(t)
 					handle := d.heed
@@ -232,7 +233,7 @@ func TestStopGraceEnds(t *testing.T) {
 // F06: a stop while the database is gone ends in time, and says so.
 func TestStopWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.ShutdownTimeout = 3 * time.Second }, things("h", d.heed))
 		if err := b.Start(t.Context()); err != nil {
@@ -257,7 +258,7 @@ func TestStopWithoutDatabase(t *testing.T) {
 // F06: a stop while a claim's reply is under way gives back what it brings.
 func TestStopDuringClaim(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		if err := b.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -288,7 +289,7 @@ func TestStartFails(t *testing.T) {
 	for _, o := range []op{opSetup, opHandlers} {
 		t.Run(string(o), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, nil, things("h", ignore))
 				b.store.failBefore(o, times(1, unavailable()))
 				err := b.Start(t.Context())
@@ -309,7 +310,7 @@ func TestStartFails(t *testing.T) {
 // F06: a stop during the start ends it.
 func TestStopDuringStart(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		b.store.failBefore(opSetup, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
 		started := make(chan error)
@@ -326,7 +327,7 @@ func TestStopDuringStart(t *testing.T) {
 
 func TestStopGivesUpWaitingForStart(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		release := make(chan struct{})
 		b.store.failBefore(opSetup, func(context.Context) error { <-release; return nil })
@@ -348,7 +349,7 @@ func TestStopGivesUpWaitingForStart(t *testing.T) {
 // B16: Run is start, wait, stop.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -358,7 +359,7 @@ func TestRun(t *testing.T) {
 		b.publish(raw("e-1"))
 		c := d.next()
 		cancel() // with grace for what runs
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if c.ctx.Err() != nil {
 			t.Error("the handler was cancelled with Run's context")
 		}
@@ -385,7 +386,7 @@ func TestRun(t *testing.T) {
 // stopped.
 func TestRunOnceAndDrain(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var b *bed
 		b = newBed(t, nil, things("h", func(ctx context.Context, e *relaybus.RawEvent) error {
 			if len(e.ID) > 20 {
@@ -421,7 +422,7 @@ func TestRunOnceIsInterrupted(t *testing.T) {
 	for _, ignores := range []bool{false, true} {
 		t.Run(fmt.Sprint("ignores ", ignores), func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s := memstore.New(memstore.Config{})
 				d := newDesk(t)
 				handle := d.heed
@@ -462,7 +463,7 @@ func TestRunOnceIsInterrupted(t *testing.T) {
 // A drain leaves no lanes behind that others would have to wait for.
 func TestDrainGivesLanesBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		a, b := newBedOn(t, s.Instance(), nil, things("h", ignore)), newBedOn(t, s.Instance(), nil, things("h", ignore))
 		for i := range 10 {
@@ -477,10 +478,10 @@ func TestDrainGivesLanesBack(t *testing.T) {
 // Drain beside a started dispatcher waits for what that has taken.
 func TestDrainBesideDispatcher(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var b *bed
 		b = newBed(t, nil, things("h", func(ctx context.Context, e *relaybus.RawEvent) error {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if len(e.ID) < 12 {
 				return b.Transaction(ctx, func(ctx context.Context) error { return b.Publish(ctx, raw(e.ID+"x")) })
 			}
@@ -505,7 +506,7 @@ func TestDrainBesideDispatcher(t *testing.T) {
 // RunOnce during a stop ends with it.
 func TestStopDuringRunOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.ShutdownTimeout = time.Second; c.PublishOnly = true }, things("h", func(ctx context.Context, _ *relaybus.RawEvent) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -532,10 +533,10 @@ func TestStopDuringRunOnce(t *testing.T) {
 // B14: a process that only publishes claims nothing.
 func TestPublishOnly(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.PublishOnly = true }, things("h", ignore)).start()
 		b.publish(raw("e-1"))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if n := b.store.count(opClaim); n != 0 || b.stats().Pending != 1 {
 			t.Errorf("%d claims, %+v", n, b.stats())
 		}
@@ -544,7 +545,7 @@ func TestPublishOnly(t *testing.T) {
 
 func TestSkipSetup(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		newBed(t, nil).start()
 		b := newBed(t, func(c *relaybus.Config) { c.SkipSetup = true }).start()
 		if n := b.store.count(opSetup); n != 0 {
@@ -556,7 +557,7 @@ func TestSkipSetup(t *testing.T) {
 // Ready says what fails, and that it is over.
 func TestReady(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore)).start()
 		b.store.failBefore(opClaim, times(3, unavailable()))
 		b.publish(raw("e-1"))
@@ -564,7 +565,7 @@ func TestReady(t *testing.T) {
 		if err := b.Ready(); !errors.Is(err, relaybus.ErrUnavailable) {
 			t.Errorf("Ready: %v", err)
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if err := b.Ready(); err != nil {
 			t.Errorf("Ready: %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/relaybus-go/relaybus"
 	"github.com/relaybus-go/relaybus/store/memstore"
@@ -25,7 +26,7 @@ func named(log *[]string, name string) relaybus.Middleware {
 // B20: the first one is the outermost, also around typed handlers.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		b := newBed(t, func(c *relaybus.Config) {
 			c.Middleware = []relaybus.Middleware{named(&log, "outer"), named(&log, "inner")}
@@ -45,7 +46,7 @@ func TestMiddleware(t *testing.T) {
 // What middleware returns counts.
 func TestMiddlewareSteers(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) {
 			c.Middleware = []relaybus.Middleware{func(next relaybus.HandlerFunc) relaybus.HandlerFunc {
 				return func(ctx context.Context, e *relaybus.RawEvent) error { return relaybus.Permanent(next(ctx, e)) }

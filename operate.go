@@ -12,13 +12,21 @@ import (
 
 // What operators see and select; see package store for each.
 type (
-	Delivery     = store.Delivery
-	DeliveryID   = store.DeliveryID
+	// Delivery is a delivery as operators see it.
+	Delivery = store.Delivery
+	// DeliveryID names a delivery.
+	DeliveryID = store.DeliveryID
+	// DeliveryPage is a page of a listing.
 	DeliveryPage = store.DeliveryPage
-	Filter       = store.Filter
-	Page         = store.Page
-	Stats        = store.Stats
-	Status       = store.Status
+	// Filter selects deliveries.
+	Filter = store.Filter
+	// Page selects a part of a listing.
+	Page = store.Page
+	// Stats counts deliveries.
+	Stats = store.Stats
+	// Status is the state of a delivery.
+	Status = store.Status
+	// HandlerEntry is a handler as the catalogue knows it.
 	HandlerEntry = store.HandlerEntry
 )
 

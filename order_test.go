@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -62,7 +63,7 @@ func (l *orderLog) check(perKey int) {
 // timeouts, several processes and a crash.
 func TestOrderPerKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const keys, perKey = 12, 15
 		log := newOrderLog(t)
 		handle := func(ctx context.Context, e *relaybus.RawEvent) error {
@@ -96,7 +97,7 @@ func TestOrderPerKey(t *testing.T) {
 				messages = append(messages, raw(fmt.Sprintf("e-%d-%d", k, i), relaybus.Key(fmt.Sprint("k-", k))))
 			}
 			b.publish(messages...)
-			time.Sleep(30 * time.Millisecond)
+			pass(30 * time.Millisecond)
 			if i == perKey/2 {
 				crashing.crash()
 				defer func() {
@@ -106,7 +107,7 @@ func TestOrderPerKey(t *testing.T) {
 				}()
 			}
 		}
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		log.check(perKey)
 		if s := b.stats(); s.Pending+s.Running+s.Dead != 0 {
 			t.Errorf("left: %+v", s)
@@ -117,7 +118,7 @@ func TestOrderPerKey(t *testing.T) {
 // F11: a failing head blocks its own key, and no other.
 func TestHeadOfAKey(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var ran trail
 		b := newBed(t, func(c *relaybus.Config) {
 			c.Retry = relaybus.RetryPolicy{MaxAttempts: 3, Base: 10 * time.Second, NoJitter: true}
@@ -131,12 +132,12 @@ func TestHeadOfAKey(t *testing.T) {
 			}, relaybus.Concurrency(1))).start()
 		a, other := relaybus.Key("a"), relaybus.Key("b")
 		b.publish(raw("a1", a), raw("a2", a), raw("a3", a), raw("b1", other), raw("b2", other))
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		early := ran.took()
 		if !slices.Contains(early, "b2/1") || slices.Contains(early, "a2/1") {
 			t.Errorf("while a1 waits, ran %q", early)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		all := slices.DeleteFunc(append(early, ran.took()...), func(s string) bool { return s[0] == 'b' })
 		if !slices.Equal(all, []string{"a1/1", "a1/2", "a1/3", "a2/1", "a3/1"}) {
 			t.Errorf("ran %q", all)
@@ -147,7 +148,7 @@ func TestHeadOfAKey(t *testing.T) {
 // F11: ten thousand followers behind one head cost the others nothing.
 func TestManyFollowers(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		log := newOrderLog(t)
 		b := newBed(t, nil, things("h", func(ctx context.Context, e *relaybus.RawEvent) error {
@@ -171,7 +172,7 @@ func TestManyFollowers(t *testing.T) {
 		}
 		head.reply <- nil
 		for b.stats().Pending+b.stats().Running > 0 {
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		log.check(2999)
 	})
@@ -181,7 +182,7 @@ func TestManyFollowers(t *testing.T) {
 // that runs.
 func TestRequeueKeepsOrder(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed)).start()
 		k := relaybus.Key("k")

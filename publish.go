@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/relaybus-go/relaybus/internal/jsonvalue"
@@ -136,8 +137,7 @@ func (b *Bus) prepareEvents(ctx context.Context, messages []Message) ([]store.Ne
 		m := messages[i]
 		each(&b.hooks, func(h HookPublishing) { h.OnPublishing(ctx, &m) })
 		if err := b.prepareEvent(&m, now, cause, &events[i]); err != nil {
-			var invalid *EventValidationError
-			if errors.As(err, &invalid) {
+			if invalid, ok := errors.AsType[*EventValidationError](err); ok {
 				invalid.Index = i
 				if checkTypeName(m.typeName) == "" {
 					invalid.Type = m.typeName
@@ -233,13 +233,13 @@ func (m *Message) due(now time.Time) (time.Time, error) {
 
 // encodeHeaders returns the headers as a JSON object, or nil without any.
 func (m *Message) encodeHeaders(most int) ([]byte, error) {
-	fail := func(reason string, err error) ([]byte, error) {
-		return nil, &EventValidationError{Field: "headers", Reason: reason, Err: err}
+	refused := func(reason string, err error) error {
+		return &EventValidationError{Field: "headers", Reason: reason, Err: err}
 	}
 	raw := m.rawHeaders
 	if len(m.headers) > 0 {
 		if m.set.rawHeaders && jsonvalue.CheckObject(raw, jsonvalue.Limits{MaxBytes: most}) != nil {
-			return fail("the raw headers are no JSON object", nil)
+			return nil, refused("the raw headers are no JSON object", nil)
 		}
 		object := []byte{'{'}
 		if m.set.rawHeaders {
@@ -248,7 +248,7 @@ func (m *Message) encodeHeaders(most int) ([]byte, error) {
 		}
 		for _, h := range m.headers {
 			if reason := checkText(h.name, maxName); reason != "" {
-				return fail("a name "+reason, nil)
+				return nil, refused("a name "+reason, nil)
 			}
 			if h.err != nil {
 				return nil, validationError("headers", h.err)
@@ -262,16 +262,17 @@ func (m *Message) encodeHeaders(most int) ([]byte, error) {
 			}
 			object = append(append(append(object, name...), ':'), h.value...)
 		}
-		raw = append(object, '}')
+		object = append(object, '}')
+		raw = object
 	} else if !m.set.rawHeaders {
 		return nil, nil
 	}
 	if err := jsonvalue.CheckObject(raw, jsonvalue.Limits{MaxBytes: most}); err != nil {
-		return fail("", err)
+		return nil, refused("", err)
 	}
 	for name := range jsonvalue.Members(raw) {
 		if reason := checkText(name, maxName); reason != "" {
-			return fail("a name "+reason, nil)
+			return nil, refused("a name "+reason, nil)
 		}
 	}
 	return raw, nil
@@ -279,8 +280,7 @@ func (m *Message) encodeHeaders(most int) ([]byte, error) {
 
 // validationError makes err an *EventValidationError of the field.
 func validationError(field string, err error) error {
-	var invalid *EventValidationError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*EventValidationError](err); ok {
 		own := *invalid
 		own.Field = field
 		return &own
@@ -302,5 +302,5 @@ func (m *Message) SetHeader(name string, value any) {
 		}
 	}
 	encoded, err := encode(value)
-	m.headers = append(m.headers[:len(m.headers):len(m.headers)], header{name: name, value: encoded, err: err})
+	m.headers = append(slices.Clip(m.headers), header{name: name, value: encoded, err: err})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -19,7 +20,7 @@ func ignore(context.Context, *relaybus.RawEvent) error { return nil }
 // about it.
 func TestPublishReachesTypedHandler(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var got *relaybus.Event[order]
 		b := newBed(t, func(c *relaybus.Config) { c.Source = "shop" },
 			orderPlaced().Handle("mail", func(_ context.Context, e *relaybus.Event[order]) error {
@@ -52,7 +53,7 @@ func TestPublishReachesTypedHandler(t *testing.T) {
 // B3: publishing joins the transaction, and is nothing without it.
 func TestPublishIsAtomicWithTransaction(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		err := b.Transaction(t.Context(), func(ctx context.Context) error {
 			if err := b.Publish(ctx, raw("e-1")); err != nil {
@@ -81,7 +82,7 @@ func TestPublishIsAtomicWithTransaction(t *testing.T) {
 
 func TestPublishWithoutTransaction(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		required := newBed(t, nil, things("h", ignore))
 		if err := required.Publish(t.Context(), raw("e-1")); !errors.Is(err, relaybus.ErrNoTransaction) {
 			t.Errorf("Publish in mode Required: %v", err)
@@ -105,7 +106,7 @@ func TestPublishWithoutTransaction(t *testing.T) {
 
 func TestPublishTx(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		b := newBed(t, nil, things("h", ignore))
 		tx := b.store.Begin()
@@ -156,12 +157,12 @@ func TestPublishTx(t *testing.T) {
 // mode Optional.
 func TestPublishNeverLeavesTransactionSilently(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		optional := func(c *relaybus.Config) { c.TransactionMode = relaybus.Optional }
 		a, b := newBed(t, optional, things("h", ignore)), newBed(t, optional, things("h", ignore))
-		var kept context.Context //nolint:fatcontext // the test keeps a context too long, on purpose
+		var kept context.Context
 		err := a.Transaction(t.Context(), func(ctx context.Context) error {
-			kept = ctx
+			kept = ctx //nolint:fatcontext // the test keeps a context too long, on purpose
 			if err := b.Publish(ctx, raw("e-1")); !errors.Is(err, relaybus.ErrForeignTx) {
 				t.Errorf("Publish in another database's transaction: %v", err)
 			}
@@ -195,7 +196,7 @@ func TestPublishIsOneAppend(t *testing.T) {
 		for _, keyed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d keyed %v", n, keyed), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					b := newBed(t, nil, things("h", ignore), relaybus.Handle("g", []string{"*"}, ignore))
 					messages := make([]relaybus.Message, n)
 					for i := range messages {
@@ -222,7 +223,7 @@ func TestPublishIsOneAppend(t *testing.T) {
 // B6: a known id adds only deliveries for handlers that the event never had.
 func TestPublishKnownID(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		one := newBedOn(t, s, nil, things("one", ignore))
 		one.publish(raw("e-1"), raw("e-1"))
@@ -251,7 +252,7 @@ func TestPublishKnownID(t *testing.T) {
 // B5: delay and due time.
 func TestPublishDelayed(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed)).start()
 		began := time.Now()
@@ -273,7 +274,7 @@ func TestPublishDelayed(t *testing.T) {
 // B5: inside a handler, correlation and causation are taken over.
 func TestPublishInsideHandlerIsLinked(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var b *bed
 		follow := func(ctx context.Context, e *relaybus.RawEvent) error {
 			if e.Type != "thing.done" {
@@ -307,7 +308,7 @@ func TestPublishInsideHandlerIsLinked(t *testing.T) {
 // F04, I7: what a publish says is true, whatever becomes of the commit's reply.
 func TestPublishOutcome(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.TransactionMode = relaybus.Optional }, things("h", ignore))
 
 		b.store.failAfter(opTransact, times(1, unknown()))
@@ -355,7 +356,7 @@ func TestPublishOutcome(t *testing.T) {
 // B23: an event that nobody takes is counted and logged once.
 func TestPublishUnhandled(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		log := newLogBook()
 		b := newBed(t, func(c *relaybus.Config) { c.Logger = log.logger() })
 		b.publish(raw("e-1"), raw("e-2"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -223,9 +224,9 @@ func (b *Bus) disconnect(ctx context.Context) error {
 	b.life.links.transports = nil
 	b.life.links.mu.Unlock()
 	var errs []error
-	for i := len(transports) - 1; i >= 0; i-- {
-		if err := transports[i].Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("close transport %s: %w", transports[i].Name(), err))
+	for _, t := range slices.Backward(transports) {
+		if err := t.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("close transport %s: %w", t.Name(), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -20,7 +20,8 @@ func TestRetryBackoff(t *testing.T) {
 		want   []time.Duration
 	}{
 		"defaults without jitter": {
-			relaybus.RetryPolicy{NoJitter: true}, 0,
+			relaybus.RetryPolicy{NoJitter: true},
+			0,
 			[]time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 128 * time.Second, 256 * time.Second},
 		},
 		"cap":              {relaybus.RetryPolicy{MaxAttempts: 5, Base: time.Minute, Cap: 90 * time.Second, NoJitter: true}, 0, []time.Duration{60 * time.Second, 90 * time.Second, 90 * time.Second, 90 * time.Second}},
@@ -32,7 +33,7 @@ func TestRetryBackoff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var times []time.Time
 				var attempts []int
 				b := newBed(t, func(cfg *relaybus.Config) {
@@ -47,7 +48,7 @@ func TestRetryBackoff(t *testing.T) {
 					}, relaybus.Retry(c.policy)))
 				b.start()
 				b.publish(raw("e-1"))
-				time.Sleep(5 * time.Hour)
+				pass(5 * time.Hour)
 				synctest.Wait()
 				var waits []time.Duration
 				for i := 1; i < len(times); i++ {
@@ -70,7 +71,7 @@ func TestRetryBackoff(t *testing.T) {
 // B11: the bus's policy is the default, and RetryAfter can't go past the limit.
 func TestRetryLimitOfBus(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		b := newBed(t, func(c *relaybus.Config) { c.Retry.MaxAttempts = 2 }, things("h", func(context.Context, *relaybus.RawEvent) error {
 			ran++

@@ -16,24 +16,24 @@ import (
 )
 
 // errors whose methods are hostile.
-type panicsInError struct{}
+type textPanicError struct{}
 
-func (panicsInError) Error() string { panic("in Error") }
+func (textPanicError) Error() string { panic("in Error") }
 
-type exitsInError struct{}
+type textExitError struct{}
 
-func (exitsInError) Error() string { runtime.Goexit(); return "" }
+func (textExitError) Error() string { runtime.Goexit(); return "" }
 
-type panicsInIs struct{}
+type isPanicError struct{}
 
-func (panicsInIs) Error() string   { return "panics in Is" }
-func (panicsInIs) Is(error) bool   { panic("in Is") }
-func (panicsInIs) As(any) bool     { panic("in As") }
-func (panicsInIs) Unwrap() []error { panic("in Unwrap") }
+func (isPanicError) Error() string   { return "panics in Is" }
+func (isPanicError) Is(error) bool   { panic("in Is") }
+func (isPanicError) As(any) bool     { panic("in As") }
+func (isPanicError) Unwrap() []error { panic("in Unwrap") }
 
-type incomparable []string
+type incomparableError []string
 
-func (i incomparable) Error() string { return strings.Join(i, "") }
+func (i incomparableError) Error() string { return strings.Join(i, "") }
 
 // B10: what a handler returns decides what follows.
 func TestSteering(t *testing.T) {
@@ -54,14 +54,14 @@ func TestSteering(t *testing.T) {
 		"retry at once":     {relaybus.RetryAfter(-time.Second, errBoom), relaybus.StatusPending, 0, "boom", "retried h e-1 1"},
 		"retry after ages":  {relaybus.RetryAfter(1<<63-1, errBoom), relaybus.StatusPending, 10 * 365 * 24 * time.Hour, "boom", "retried h e-1 1"},
 		"NUL and invalid":   {errors.New("x\x00\xff"), relaybus.StatusPending, time.Second, "x\uFFFD\uFFFD", "retried h e-1 1"},
-		"panics in Error":   {panicsInError{}, relaybus.StatusPending, time.Second, "an error whose Error method panics", "retried h e-1 1"},
-		"exits in Error":    {exitsInError{}, relaybus.StatusPending, time.Minute, "an error whose methods fail", "retried h e-1 1"},
-		"panics in Is":      {panicsInIs{}, relaybus.StatusPending, time.Minute, "panics in Is", "retried h e-1 1"},
-		"incomparable":      {incomparable{"a"}, relaybus.StatusPending, time.Second, "a", "retried h e-1 1"},
+		"panics in Error":   {textPanicError{}, relaybus.StatusPending, time.Second, "an error whose Error method panics", "retried h e-1 1"},
+		"exits in Error":    {textExitError{}, relaybus.StatusPending, time.Minute, "an error whose methods fail", "retried h e-1 1"},
+		"panics in Is":      {isPanicError{}, relaybus.StatusPending, time.Minute, "panics in Is", "retried h e-1 1"},
+		"incomparable":      {incomparableError{"a"}, relaybus.StatusPending, time.Second, "a", "retried h e-1 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				first := true
 				b := newBed(t, nil, things("h", func(context.Context, *relaybus.RawEvent) error {
 					if first {
@@ -94,7 +94,7 @@ func TestSteering(t *testing.T) {
 // F08, F34: a long error text is cut, and the delivery still reaches its end.
 func TestLongErrorText(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", func(context.Context, *relaybus.RawEvent) error {
 			return relaybus.Permanent(errors.New(strings.Repeat("é\x00", 100_000)))
 		}))
@@ -112,19 +112,19 @@ func TestLongErrorText(t *testing.T) {
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	fail := map[string]func(){
-		"value":       func() { panic("a value") },
-		"nil":         func() { panic(nil) }, //nolint:gopanicnil // that is the case
-		"error":       func() { panic(errors.New("x\x00\xff")) },
-		"huge":        func() { panic(strings.Repeat("x", 1<<20)) },
-		"hostile":     func() { panic(panicsInError{}) },
-		"goexit":      func() { runtime.Goexit() },
-		"nil pointer": func() { var e *relaybus.RawEvent; _ = e.ID },
+		"value":   func() { panic("a value") },
+		"nil":     func() { panic(nil) }, //nolint:govet // that is the case
+		"error":   func() { panic(errors.New("x\x00\xff")) },
+		"huge":    func() { panic(strings.Repeat("x", 1<<20)) },
+		"hostile": func() { panic(textPanicError{}) },
+		"goexit":  func() { runtime.Goexit() },
+		"nil map": func() { var m map[string]int; m["a"] = 1 },
 	}
 	for _, transactional := range []bool{false, true} {
 		for name, f := range fail {
 			t.Run(fmt.Sprintf("%s transactional %v", name, transactional), func(t *testing.T) {
 				t.Parallel()
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					var options []relaybus.HandlerOption
 					if transactional {
 						options = append(options, relaybus.Transactional())
@@ -152,7 +152,7 @@ func TestPanics(t *testing.T) {
 					if err := b.seen.lastErr(); name != "goexit" && (!errors.As(err, &p) || !strings.Contains(string(p.Stack), "TestPanics")) {
 						t.Errorf("the hook was told %T", err)
 					}
-					time.Sleep(2 * time.Second)
+					pass(2 * time.Second)
 					synctest.Wait()
 					if d := b.only(relaybus.Filter{EventID: "e-1"}); d.Status != relaybus.StatusCompleted {
 						t.Errorf("after the retry the delivery is %+v", d)
@@ -200,7 +200,7 @@ func TestPanicsElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, func(cfg *relaybus.Config) {
 					cfg.Retry.MaxAttempts = 2
 					cfg.Retention.Interval = relaybus.Never // it would draw a number
@@ -210,7 +210,7 @@ func TestPanicsElsewhere(t *testing.T) {
 				}, c.handler)
 				b.start()
 				b.publish(raw("e-1"))
-				time.Sleep(5 * time.Minute)
+				pass(5 * time.Minute)
 				synctest.Wait()
 				if d := b.only(relaybus.Filter{EventID: "e-1"}); d.Status != c.status {
 					t.Errorf("delivery is %+v", d)
@@ -231,7 +231,7 @@ func panicOnce() func() float64 {
 // backoff and one delivery at a time.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		other := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed), relaybus.Handle("other", []string{"other"}, other.heed)).start()
@@ -274,7 +274,7 @@ func TestUnavailable(t *testing.T) {
 // leave deliveries claimed and waiting.
 func TestUnavailableGivesBackQueue(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, func(c *relaybus.Config) { c.Concurrency = 2 }, things("h", d.heed)).start()
 		messages := make([]relaybus.Message, 100)
@@ -301,7 +301,7 @@ func TestUnavailableGivesBackQueue(t *testing.T) {
 // Drain says why it stopped when handlers wait for an outage to end.
 func TestDrainSaysThatHandlersAreHeldBack(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		up := false
 		b := newBed(t, nil, things("h", func(context.Context, *relaybus.RawEvent) error {
 			if up {
@@ -315,7 +315,7 @@ func TestDrainSaysThatHandlersAreHeldBack(t *testing.T) {
 			t.Errorf("Drain: %d, %v", n, err)
 		}
 		up = true
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if n := b.drain(); n != 1 {
 			t.Errorf("Drain ran %d, want 1", n)
 		}

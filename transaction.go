@@ -123,8 +123,10 @@ func (b *Bus) transact(ctx context.Context, lazy bool, budget time.Duration, fn 
 	timeout := &TransactionTimeoutError{Budget: budget}
 	txCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := b.cfg.Clock.AfterFunc(budget, func() { cancel(timeout) })
-	defer stop()
+	if !lazy { // a transactional handler's context ends by itself: its timeout is its budget
+		stop := b.cfg.Clock.AfterFunc(budget, func() { cancel(timeout) })
+		defer stop()
+	}
 
 	var s *scope
 	failed := false // fn itself failed, so whatever its error says, nothing was committed
@@ -151,7 +153,6 @@ func (b *Bus) transact(ctx context.Context, lazy bool, budget time.Duration, fn 
 		outcome = NotCommitted
 	}
 	cause := context.Cause(txCtx)
-	// A transactional handler's budget is its timeout: either may end it first.
 	late := cause != nil && (errors.Is(cause, timeout) || (lazy && errors.Is(cause, ErrHandlerTimeout)))
 	if outcome == NotCommitted && late {
 		return &TransactionTimeoutError{Budget: budget, Err: withoutTimeout(err, cause)}

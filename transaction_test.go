@@ -19,7 +19,7 @@ func TestTransactionBudget(t *testing.T) {
 	t.Parallel()
 	for name, fn := range map[string]func(ctx context.Context) error{
 		"heeds its context":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		"ignores its context": func(context.Context) error { time.Sleep(6 * time.Second); return nil },
+		"ignores its context": func(context.Context) error { pass(6 * time.Second); return nil },
 		"fails on its own": func(ctx context.Context) error {
 			<-ctx.Done()
 			return errBoom
@@ -27,7 +27,7 @@ func TestTransactionBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, nil, things("h", ignore))
 				undone := false
 				err := b.Transaction(t.Context(), func(ctx context.Context) error {
@@ -52,7 +52,7 @@ func TestTransactionBudget(t *testing.T) {
 // The end of the caller's context is the caller's, not a budget.
 func TestTransactionContextEnds(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := b.Transaction(ctx, func(ctx context.Context) error {
@@ -68,7 +68,7 @@ func TestTransactionContextEnds(t *testing.T) {
 
 func TestTransactionNests(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		err := b.Transaction(t.Context(), func(ctx context.Context) error {
 			if err := b.Publish(ctx, raw("e-1")); err != nil {
@@ -113,7 +113,7 @@ func TestTransactionNests(t *testing.T) {
 
 func TestTransactionPanics(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, nil, things("h", ignore))
 		func() {
 			defer func() {
@@ -145,7 +145,7 @@ func resolver(ctx context.Context) (store.Tx, error) {
 // B3, Z3: an ORM's transaction is found by the resolver.
 func TestResolver(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.Resolver = resolver; c.TransactionMode = relaybus.Optional }, things("h", ignore))
 		tx := b.store.Begin()
 		ctx := context.WithValue(t.Context(), txKey{}, store.Tx(tx))
@@ -197,7 +197,7 @@ func TestResolver(t *testing.T) {
 // F27: a resolver that fails or panics is an error, never an autocommit.
 func TestResolverFails(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		panics := false
 		b := newBed(t, func(c *relaybus.Config) {
 			c.TransactionMode = relaybus.Optional
@@ -225,7 +225,7 @@ func TestResolverFails(t *testing.T) {
 // with it, at once.
 func TestCommittedAndNudges(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		b := newBed(t, nil, things("h", d.heed))
 		deaf(b)
@@ -237,13 +237,13 @@ func TestCommittedAndNudges(t *testing.T) {
 			{26 * time.Millisecond, 105 * time.Millisecond},
 			{106 * time.Millisecond, 425 * time.Millisecond},
 		} {
-			time.Sleep(1100 * time.Millisecond) // out of step with the idle poll
+			pass(1100 * time.Millisecond) // out of step with the idle poll
 			began := time.Now()
 			tx := b.store.Begin()
 			if err := b.PublishTx(t.Context(), tx, relaybus.Raw("thing.done", []byte(`1`))); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(c.commit)
+			pass(c.commit)
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +257,7 @@ func TestCommittedAndNudges(t *testing.T) {
 		if err := b.PublishTx(t.Context(), tx, relaybus.Raw("thing.done", []byte(`1`))); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(450 * time.Millisecond) // the quick polls are over
+		pass(450 * time.Millisecond) // the quick polls are over
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestCommittedAndNudges(t *testing.T) {
 // nor double them.
 func TestNudgesOfManyPublishes(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, func(c *relaybus.Config) { c.PollInterval = time.Hour }, things("h", ignore))
 		deaf(b)
 		b.start()
@@ -285,9 +285,9 @@ func TestNudgesOfManyPublishes(t *testing.T) {
 			if err := b.PublishTx(t.Context(), tx, relaybus.Raw("thing.done", []byte(`1`))); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * time.Millisecond)
+			pass(3 * time.Millisecond)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		// One each 5 or 6 ms for 90 ms, and then the rest of one series.
 		if n := b.store.count(opClaim); n < 15 || n > 22 {
 			t.Errorf("%d claims", n)

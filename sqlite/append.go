@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -12,13 +13,20 @@ import (
 )
 
 type appendSQL struct {
-	nextSequence, addEvent, addDelivery, knownEvent, setHandlers, save, undo, dropSave string
+	addFirst, addEvent, addDelivery, knownEvent, setHandlers, save, undo, dropSave string
 }
 
 func newAppendSQL(q func(string) string) appendSQL {
 	return appendSQL{
-		nextSequence: q(`SELECT max(ifnull((SELECT max(seq) FROM {p}events), 0),
-			ifnull((SELECT value FROM {p}meta WHERE key = 'sequence'), 0)) + 1`),
+		// The first event of an append takes the next sequence, and checks the
+		// schema: with another one than ?1 it fails, as a text is no sequence.
+		addFirst: q(`INSERT INTO {p}events (seq, id, type, source, key, created, handlers, total,
+			correlation, causation, headers, payload)
+			VALUES (CASE WHEN (SELECT value FROM {p}meta WHERE key = 'schema') = ?1
+				THEN max(ifnull((SELECT max(seq) FROM {p}events), 0),
+					ifnull((SELECT value FROM {p}meta WHERE key = 'sequence'), 0)) + 1
+				ELSE 'another schema' END,
+				?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO NOTHING`),
 		addEvent: q(`INSERT INTO {p}events (seq, id, type, source, key, created, handlers, total,
 			correlation, causation, headers, payload)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO NOTHING`),
@@ -26,9 +34,9 @@ func newAppendSQL(q func(string) string) appendSQL {
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6)`),
 		knownEvent:  q(`SELECT seq, ifnull(key, ''), handlers FROM {p}events WHERE id = ?1`),
 		setHandlers: q(`UPDATE {p}events SET handlers = ?2, total = ?3 WHERE seq = ?1`),
-		save:        q(`SAVEPOINT {p}append`),
-		undo:        q(`ROLLBACK TO {p}append`),
-		dropSave:    q(`RELEASE {p}append`),
+		save:        q(`SAVEPOINT {p}whole`),
+		undo:        q(`ROLLBACK TO {p}whole`),
+		dropSave:    q(`RELEASE {p}whole`),
 	}
 }
 
@@ -53,39 +61,55 @@ func (s *Store) Append(
 			}
 		}
 	}
-	x, t, err := s.sessionOf(ctx, op, tx)
+	x, t, err := s.openSession(ctx, op, tx)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.learnRefs(ctx, op, events); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ctx = still(ctx)
-	a := &appending{session: x, now: now.UnixMilli()}
+	if t.owner == nil {
+		s.changes.Add(1) // Nobody tells when the caller commits.
+	}
+	var list []store.Appended
+	err = x.whole(still(ctx), t, func(ctx context.Context) (err error) {
+		a := &appending{session: x, now: now.UnixMilli()}
+		list, err = a.all(ctx, events)
+		return err
+	})
+	return list, s.translate(op, err)
+}
+
+// whole runs fn inside of tx so that it is done whole or not at all: by a
+// savepoint in a transaction of a caller, who may go on after an error, and by
+// a refusal to commit in one of the store's own.
+func (x *session) whole(ctx context.Context, t *transaction, fn func(ctx context.Context) error) error {
 	if t.owner != nil {
-		list, err := a.all(ctx, events)
+		err := fn(ctx)
 		if err != nil {
 			t.broken = err
 		}
-		return list, s.translate(op, err)
+		return err
 	}
-	s.changes.Add(1) // Nobody tells when the caller commits.
-	if _, err := x.exec(ctx, s.sql.save); err != nil {
-		return nil, s.translate(op, err)
+	if _, err := x.exec(ctx, x.s.sql.save); err != nil {
+		return err
 	}
-	list, err := a.all(ctx, events)
+	err := fn(ctx)
 	if err != nil {
-		_, undone := x.exec(ctx, s.sql.undo)
-		x.refs = nil
+		_, undone := x.exec(ctx, x.s.sql.undo)
 		err = errors.Join(err, undone)
 	}
-	_, released := x.exec(ctx, s.sql.dropSave)
-	return list, s.translate(op, errors.Join(err, released))
+	_, released := x.exec(ctx, x.s.sql.dropSave)
+	return errors.Join(err, released)
 }
 
 // appending is one append.
 type appending struct {
 	*session
-	now  int64
+	now int64
+	// next is the sequence of the next event, or 0 before the first was added.
 	next int64
 }
 
@@ -93,15 +117,15 @@ func (a *appending) all(ctx context.Context, events []store.NewEvent) ([]store.A
 	if len(events) == 0 {
 		return nil, nil
 	}
-	if _, err := a.row(ctx, a.s.sql.nextSequence, []any{&a.next}); err != nil {
-		return nil, err
-	}
 	list := make([]store.Appended, len(events))
 	for i := range events {
 		var err error
 		if list[i], err = a.one(ctx, &events[i]); err != nil {
-			return nil, err
+			return nil, a.schemaError(ctx, err)
 		}
+	}
+	if a.next == 0 {
+		return list, nil // all were known
 	}
 	last := a.next - 1
 	a.onCommit(func() {
@@ -123,11 +147,12 @@ func (a *appending) one(ctx context.Context, e *store.NewEvent) (store.Appended,
 			refs = append(refs, set[0])
 		}
 	}
-	handlers, err := numberList(refs)
-	if err != nil {
-		return store.Appended{}, err
+	handlers := numberList(refs)
+	text, first := a.s.sql.addEvent, a.next
+	if a.next == 0 {
+		text, first = a.s.sql.addFirst, schemaVersion
 	}
-	added, err := a.exec(ctx, a.s.sql.addEvent, a.next, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(),
+	seq, added, err := a.insert(ctx, text, first, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(),
 		handlers, len(refs), orNull(e.CorrelationID), orNull(e.CausationID), e.Headers, e.Payload)
 	if err != nil {
 		return store.Appended{}, err
@@ -136,9 +161,18 @@ func (a *appending) one(ctx context.Context, e *store.NewEvent) (store.Appended,
 		n, err := a.extend(ctx, e)
 		return store.Appended{Deliveries: n}, err
 	}
-	seq := a.next
-	a.next++
+	a.next = seq + 1
 	return store.Appended{Inserted: true, Deliveries: len(refs)}, a.deliver(ctx, seq, e.Key, e, refs)
+}
+
+// schemaError returns what is wrong with the schema, if that explains the error.
+func (a *appending) schemaError(ctx context.Context, err error) error {
+	if code, ok := primaryCode(err); ok && (code == codeError || code == codeMismatch) {
+		if wrong := a.s.current(ctx, a.session); wrong != nil {
+			return wrong
+		}
+	}
+	return err
 }
 
 // extend adds deliveries to an event that exists, for handlers that it never
@@ -167,11 +201,7 @@ func (a *appending) extend(ctx context.Context, e *store.NewEvent) (int, error) 
 	if len(refs) == 0 {
 		return 0, nil
 	}
-	handlers, err := numberList(had)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := a.exec(ctx, a.s.sql.setHandlers, seq, handlers, len(had)); err != nil {
+	if _, err := a.exec(ctx, a.s.sql.setHandlers, seq, numberList(had), len(had)); err != nil {
 		return 0, err
 	}
 	return len(refs), a.deliver(ctx, seq, key, e, refs)
@@ -196,12 +226,15 @@ func overlap(a, b []int64) bool {
 	return slices.ContainsFunc(b, func(n int64) bool { return slices.Contains(a, n) })
 }
 
-func numberList(list []int64) (string, error) {
-	if len(list) == 0 {
-		return "[]", nil
+func numberList(list []int64) string {
+	text := append(make([]byte, 0, 8*len(list)), '[')
+	for i, n := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, n, 10)
 	}
-	text, err := json.Marshal(list)
-	return string(text), err
+	return string(append(text, ']'))
 }
 
 // orNull stores an absent text as NULL.

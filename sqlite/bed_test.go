@@ -20,17 +20,17 @@ type bed struct {
 	ids  int
 }
 
-func newBed(t testing.TB, c sqlite.Config) *bed {
-	t.Helper()
-	return newBedAt(t, filepath.Join(t.TempDir(), "store.db"), c)
+func newBed(tb testing.TB, c sqlite.Config) *bed {
+	tb.Helper()
+	return newBedAt(tb, filepath.Join(tb.TempDir(), "store.db"), c)
 }
 
-func newBedAt(t testing.TB, path string, c sqlite.Config) *bed {
-	t.Helper()
-	b := &bed{t: t, path: path, now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)}
-	b.s = open(t, path, c)
-	if err := b.s.Setup(t.Context()); err != nil {
-		t.Fatalf("setup: %v", err)
+func newBedAt(tb testing.TB, path string, c sqlite.Config) *bed {
+	tb.Helper()
+	b := &bed{t: tb, path: path, now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)}
+	b.s = open(tb, path, c)
+	if err := b.s.Setup(tb.Context()); err != nil {
+		tb.Fatalf("setup: %v", err)
 	}
 	return b
 }
@@ -79,33 +79,28 @@ func (b *bed) request(owner string, limit int, handlers ...string) store.ClaimRe
 	return r
 }
 
-func (b *bed) result(owner string, limit int, handlers ...string) store.ClaimResult {
+func (b *bed) claim(limit int, handlers ...string) []store.Claimed {
 	b.t.Helper()
-	result, err := b.s.Claim(b.t.Context(), b.request(owner, limit, handlers...))
+	result, err := b.s.Claim(b.t.Context(), b.request("w", limit, handlers...))
 	if err != nil {
 		b.t.Fatalf("claim: %v", err)
 	}
-	return result
+	return result.Deliveries
 }
 
-func (b *bed) claim(owner string, limit int, handlers ...string) []store.Claimed {
-	b.t.Helper()
-	return b.result(owner, limit, handlers...).Deliveries
-}
-
-func (b *bed) complete(owner string, claimed ...store.Claimed) {
+func (b *bed) complete(claimed ...store.Claimed) {
 	b.t.Helper()
 	list := make([]store.Settlement, len(claimed))
 	for i, c := range claimed {
 		list[i] = store.Settlement{Lease: c.Lease, Action: store.Complete}
 	}
-	ok, err := b.s.Settle(b.t.Context(), owner, list, b.now)
+	ok, err := b.s.Settle(b.t.Context(), "w", list, b.now)
 	if err != nil {
 		b.t.Fatalf("settle: %v", err)
 	}
-	for i := range ok {
-		if !ok[i] {
-			b.t.Fatalf("completion of %s was refused", claimed[i].Event.ID)
+	for i, c := range claimed {
+		if len(ok) != len(claimed) || !ok[i] {
+			b.t.Fatalf("completion of %s was refused", c.Event.ID)
 		}
 	}
 }
@@ -119,9 +114,9 @@ func (b *bed) stats() store.Stats {
 	return stats
 }
 
-func (b *bed) exec(text string, args ...any) {
+func (b *bed) exec(text string) {
 	b.t.Helper()
-	if _, err := b.s.DB().ExecContext(b.t.Context(), text, args...); err != nil {
+	if _, err := b.s.DB().ExecContext(b.t.Context(), text); err != nil {
 		b.t.Fatalf("%s: %v", text, err)
 	}
 }

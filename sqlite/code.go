@@ -17,12 +17,17 @@ const (
 	codeSchema    = 17
 	codeTooBig    = 18
 	codeConstrain = 19
+	codeMismatch  = 20
 	codeAuth      = 23
 	codeNotADB    = 26
 )
 
 // codeIOErrWrite is the extended code of a write that failed.
 const codeIOErrWrite = codeIOErr | 3<<8
+
+// codeBusySnapshot is the extended code of a transaction that has read before
+// somebody else wrote, and now wants to write.
+const codeBusySnapshot = codeBusy | 2<<8
 
 // isUncertain reports whether a COMMIT that failed like this may have reached
 // the disk. When a write failed, the record that commits is not complete; after

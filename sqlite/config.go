@@ -107,10 +107,10 @@ func (c Config) validate() error {
 // location makes the path absolute, so that a later change of the working
 // directory leads nowhere else.
 func location(path string) (string, error) {
-	switch {
-	case path == "":
+	switch path {
+	case "":
 		return "", errors.New("the path is empty")
-	case path == ":memory:":
+	case ":memory:":
 		return "", errors.New("a database in memory can't be shared by connections; use a file in a temporary directory")
 	}
 	for i := range len(path) {

@@ -60,26 +60,24 @@ func (o *opened) sum(f func(*sqlite.Store) int64) func() int64 {
 	}
 }
 
-func newDatabase(t testing.TB) storetest.Database {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
-	makeEffects(t, path)
+func newDatabase(tb testing.TB) storetest.Database {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "store.db")
+	makeEffects(tb, path)
 	stores := &opened{}
 	return storetest.Database{
-		Open: func(t testing.TB, o storetest.Options) store.Store {
-			t.Helper()
-			s := open(t, path, sqlite.Config{History: o.History})
+		Open: func(tb testing.TB, o storetest.Options) store.Store {
+			tb.Helper()
+			s := open(tb, path, sqlite.Config{History: o.History})
 			stores.add(s)
 			return s
 		},
-		Begin: begin,
-		Effect: func(ctx context.Context, tx store.Tx, id string) error {
-			return effect(ctx, tx, id)
-		},
+		Begin:   begin,
+		Effect:  effect,
 		Effects: effects,
-		Command: func(t testing.TB) *exec.Cmd {
-			t.Helper()
-			cmd := exec.CommandContext(t.Context(), os.Args[0])
+		Command: func(tb testing.TB) *exec.Cmd {
+			tb.Helper()
+			cmd := exec.CommandContext(tb.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), pathVariable+"="+path)
 			return cmd
 		},
@@ -91,46 +89,46 @@ func newDatabase(t testing.TB) storetest.Database {
 	}
 }
 
-func open(t testing.TB, path string, c sqlite.Config) *sqlite.Store {
-	t.Helper()
+func open(tb testing.TB, path string, c sqlite.Config) *sqlite.Store {
+	tb.Helper()
 	s, err := sqlite.OpenConfig(path, c)
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			tb.Errorf("close: %v", err)
 		}
 	})
 	return s
 }
 
 // makeEffects makes the caller's own table.
-func makeEffects(t testing.TB, path string) {
-	t.Helper()
+func makeEffects(tb testing.TB, path string) {
+	tb.Helper()
 	s, err := sqlite.Open(path)
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
-	_, err = s.DB().ExecContext(t.Context(), `CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)`)
+	_, err = s.DB().ExecContext(tb.Context(), `CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL)`)
 	if err = errors.Join(err, s.Close()); err != nil {
-		t.Fatalf("make the caller's table: %v", err)
+		tb.Fatalf("make the caller's table: %v", err)
 	}
 }
 
-func begin(t testing.TB, s store.Store) storetest.CallerTx {
-	t.Helper()
+func begin(tb testing.TB, s store.Store) storetest.CallerTx {
+	tb.Helper()
 	own, ok := s.(*sqlite.Store)
 	if !ok {
-		t.Fatalf("a %T is no SQLite store", s)
+		tb.Fatalf("a %T is no SQLite store", s)
 	}
-	tx, err := own.DB().BeginTx(t.Context(), nil)
+	tx, err := own.DB().BeginTx(tb.Context(), nil)
 	if err != nil {
-		t.Fatalf("begin: %v", err)
+		tb.Fatalf("begin: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("roll back: %v", err)
+			tb.Errorf("roll back: %v", err)
 		}
 	})
 	return storetest.CallerTx{Tx: sqlite.Join(tx), Commit: tx.Commit, Rollback: tx.Rollback}
@@ -142,26 +140,26 @@ func effect(ctx context.Context, tx store.Tx, id string) error {
 	return err
 }
 
-func effects(t testing.TB, s store.Store) (ids []string) {
-	t.Helper()
+func effects(tb testing.TB, s store.Store) (ids []string) {
+	tb.Helper()
 	own, ok := s.(*sqlite.Store)
 	if !ok {
-		t.Fatalf("a %T is no SQLite store", s)
+		tb.Fatalf("a %T is no SQLite store", s)
 	}
-	rows, err := own.Reader().QueryContext(t.Context(), `SELECT id FROM effects ORDER BY n`)
+	rows, err := own.Reader().QueryContext(tb.Context(), `SELECT id FROM effects ORDER BY n`)
 	if err != nil {
-		t.Fatalf("read effects: %v", err)
+		tb.Fatalf("read effects: %v", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {
-			t.Fatalf("read effects: %v", err)
+			tb.Fatalf("read effects: %v", err)
 		}
 		ids = append(ids, id)
 	}
 	if err := rows.Err(); err != nil {
-		t.Fatalf("read effects: %v", err)
+		tb.Fatalf("read effects: %v", err)
 	}
 	return ids
 }

@@ -60,7 +60,7 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 		begin = "BEGIN IMMEDIATE"
 	}
 	wait := waitContext(ctx)
-	if err := c.c.wait(wait, func() error { return c.control(begin) }); err != nil {
+	if err := c.c.wait(wait, func() error { return c.control(wait, begin) }); err != nil {
 		return nil, err
 	}
 	c.state = txOpen
@@ -69,25 +69,25 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 }
 
 // Begin is what older versions of database/sql call.
-func (c *conn) Begin() (driver.Tx, error) { return nil, driver.ErrSkip }
+func (*conn) Begin() (driver.Tx, error) { return nil, driver.ErrSkip }
 
 // control runs a statement that begins or ends a transaction. No context may
 // interrupt it: then nobody would know what it did.
-func (c *conn) control(text string) error {
-	s, err := c.prepared(text)
+func (c *conn) control(ctx context.Context, text string) error {
+	s, err := c.prepared(ctx, text)
 	if err != nil {
 		return err
 	}
-	_, err = s.exec.ExecContext(uninterrupted{}, nil)
+	_, err = s.exec.ExecContext(context.WithoutCancel(ctx), nil)
 	return err
 }
 
 // prepared returns the prepared form of a statement that is kept.
-func (c *conn) prepared(text string) (*stmt, error) {
+func (c *conn) prepared(ctx context.Context, text string) (*stmt, error) {
 	if s := c.cached[text]; s != nil {
 		return s, nil
 	}
-	s, err := c.prepare(uninterrupted{}, text)
+	s, err := c.prepare(context.WithoutCancel(ctx), text)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (c *conn) ExecContext(
 	ctx context.Context, text string, args []driver.NamedValue,
 ) (result driver.Result, err error) {
 	if _, ours := c.c.statements[text]; ours && c.state == txOpen {
-		s, err := c.prepared(text)
+		s, err := c.prepared(ctx, text)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func (c *conn) QueryContext(
 	ctx context.Context, text string, args []driver.NamedValue,
 ) (rows driver.Rows, err error) {
 	if _, ours := c.c.statements[text]; ours && c.state == txOpen {
-		s, err := c.prepared(text)
+		s, err := c.prepared(ctx, text)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (c *conn) QueryContext(
 func (c *conn) Close() error {
 	var errs []error
 	for _, s := range c.cached {
-		errs = append(errs, s.Stmt.Close())
+		errs = append(errs, s.Close())
 	}
 	c.cached = nil
 	return errors.Join(append(errs, c.driverConn.Close())...)
@@ -181,7 +181,7 @@ func (c *conn) guard(ctx context.Context, f func() error) error {
 	case c.state == txOpen:
 		err := f()
 		if err != nil {
-			c.findOut()
+			c.findOut(ctx)
 		}
 		return err
 	case !c.c.writer:
@@ -208,10 +208,10 @@ func (c *conn) busyTimeout(ctx context.Context, milliseconds int64) error {
 
 // findOut notes whether SQLite has rolled the transaction back, which no
 // standard interface tells: a BEGIN succeeds only outside of a transaction.
-func (c *conn) findOut() {
-	if c.control("BEGIN") == nil {
+func (c *conn) findOut(ctx context.Context) {
+	if c.control(ctx, "BEGIN") == nil {
 		c.state = txRolledBack
-		_ = c.control("ROLLBACK") //nolint:errcheck // The empty transaction of the line above always ends.
+		_ = c.control(ctx, "ROLLBACK") // The empty transaction of the line above always ends.
 	}
 }
 
@@ -225,11 +225,11 @@ func (t tx) Commit() error {
 	}
 	// In WAL mode a COMMIT meets no lock; should it, then nothing has been
 	// committed and it may be repeated.
-	err := t.c.c.wait(uninterrupted{}, func() error { return t.c.control("COMMIT") })
+	err := t.c.c.wait(uninterrupted{}, func() error { return t.c.control(uninterrupted{}, "COMMIT") })
 	t.c.state = txNone
 	if err != nil {
 		// It fails when the COMMIT has ended the transaction already.
-		_ = t.c.control("ROLLBACK") //nolint:errcheck // The error of the COMMIT is the one that counts.
+		_ = t.c.control(uninterrupted{}, "ROLLBACK") // The error of the COMMIT is the one that counts.
 	}
 	return err
 }
@@ -240,7 +240,7 @@ func (t tx) Rollback() error {
 	if ended {
 		return nil
 	}
-	return t.c.control("ROLLBACK")
+	return t.c.control(uninterrupted{}, "ROLLBACK")
 }
 
 // stmt is a prepared statement that knows its connection.

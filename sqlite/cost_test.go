@@ -12,7 +12,7 @@ import (
 func (b *bed) idle(handlers ...string) int64 {
 	b.t.Helper()
 	before := sqlite.Writes(b.s)
-	if got := b.claim("w", 10, handlers...); len(got) != 0 {
+	if got := b.claim(10, handlers...); len(got) != 0 {
 		b.t.Fatalf("claimed %d, want nothing", len(got))
 	}
 	return sqlite.Writes(b.s) - before
@@ -33,7 +33,7 @@ func TestIdleClaimWritesNothing(t *testing.T) {
 	}
 	b.publish(b.events(30, "k", "h")...)
 	b.publish(b.events(5, "", "g")...)
-	running := b.claim("w", 1, "h")
+	running := b.claim(1, "h")
 	b.idle("h") // parks what waits for the key
 	for range 3 {
 		if n := b.idle("h"); n != 0 {
@@ -52,7 +52,7 @@ func TestIdleClaimWritesNothing(t *testing.T) {
 	if n := b.idle("h"); n != 1 {
 		t.Errorf("when the lease is to be renewed: %d writes", n)
 	}
-	b.complete("w", running...)
+	b.complete(running...)
 }
 
 // S6: a claim and a settlement are one write transaction each, whatever they hold.
@@ -62,7 +62,7 @@ func TestTransactionsPerStep(t *testing.T) {
 	for _, n := range []int{1, 10, 300} {
 		b.publish(b.events(n, "", "h")...)
 		before := sqlite.Writes(b.s)
-		got := b.claim("w", 1000, "h")
+		got := b.claim(1000, "h")
 		claims := sqlite.Writes(b.s) - before
 		list := make([]store.Settlement, len(got))
 		for i, c := range got {
@@ -74,7 +74,7 @@ func TestTransactionsPerStep(t *testing.T) {
 		if settles := sqlite.Writes(b.s) - before - claims; claims != 1 || settles != 1 {
 			t.Errorf("%d deliveries: %d and %d transactions", n, claims, settles)
 		}
-		b.complete("w", b.claim("w", 1000, "h")...)
+		b.complete(b.claim(1000, "h")...)
 	}
 }
 
@@ -86,12 +86,12 @@ func TestRowsReadByClaim(t *testing.T) {
 		b.t.Helper()
 		b.publish(b.events(10, "", "h")...)
 		before := sqlite.RowsRead(b.s)
-		got := b.claim("w", 10, "h")
+		got := b.claim(10, "h")
 		n := sqlite.RowsRead(b.s) - before
 		if len(got) != 10 {
 			b.t.Fatalf("claimed %d", len(got))
 		}
-		b.complete("w", got...)
+		b.complete(got...)
 		return n
 	}
 	rows()
@@ -123,12 +123,12 @@ func TestSequenceIsNeverReused(t *testing.T) {
 	var last int64
 	for i := range 4 {
 		b.publish(b.events(1, "k", "h")...)
-		got := b.claim("w", 10, "h")
+		got := b.claim(10, "h")
 		if got[0].Event.Sequence <= last {
 			t.Errorf("round %d: sequence %d after %d", i, got[0].Event.Sequence, last)
 		}
 		last = got[0].Event.Sequence
-		b.complete("w", got...)
+		b.complete(got...)
 		b.now = b.now.Add(time.Second)
 		r, err := b.s.Purge(t.Context(), store.PurgeRequest{CompletedBefore: b.now, Limit: 10})
 		if err != nil || r.Events != 1 {

@@ -8,29 +8,30 @@ import (
 	"github.com/relaybus-go/relaybus/store"
 )
 
-// errCode is a class for a primary result code, and a sentence.
-func classOf(code int) (class error, detail string) {
+// coded returns the class for a primary result code, and a sentence.
+func coded(code int) *store.Error {
+	failed := func(class error, detail string) *store.Error { return &store.Error{Class: class, Detail: detail} }
 	switch code {
 	case codeBusy, codeLocked, codeProtocol:
-		return store.ErrUnavailable, "another process holds the database's lock"
+		return failed(store.ErrUnavailable, "another process holds the database's lock")
 	case codeReadOnly:
-		return store.ErrUnavailable, "the database is read-only"
+		return failed(store.ErrUnavailable, "the database is read-only")
 	case codeFull:
-		return store.ErrUnavailable, "the disk is full"
+		return failed(store.ErrUnavailable, "the disk is full")
 	case codeCorrupt, codeNotADB:
-		return store.ErrUnavailable, "the file is damaged or no SQLite database"
+		return failed(store.ErrUnavailable, "the file is damaged or no SQLite database")
 	case codeCantOpen, codePerm, codeAuth:
-		return store.ErrUnavailable, "the file can't be opened"
+		return failed(store.ErrUnavailable, "the file can't be opened")
 	case codeTooBig:
-		return store.ErrInvalidArgument, "a value is larger than SQLite allows"
+		return failed(store.ErrInvalidArgument, "a value is larger than SQLite allows")
 	case codeError, codeSchema:
-		return store.ErrConfiguration, "the database's tables are not those that Setup made"
+		return failed(store.ErrConfiguration, "the database's tables are not those that Setup made")
 	case codeConstrain:
-		return store.ErrConflict, ""
+		return failed(store.ErrConflict, "")
 	case codeIOErr, codeNoMem, codeInterrupt:
-		return store.ErrUnavailable, ""
+		return failed(store.ErrUnavailable, "")
 	default:
-		return store.ErrUnavailable, ""
+		return failed(store.ErrUnavailable, "")
 	}
 }
 
@@ -45,9 +46,14 @@ func (s *Store) translate(op string, err error) error {
 		}
 		return &store.Error{Op: op, Class: typed.Class, Also: typed.Also, Detail: typed.Detail, Err: err}
 	}
-	if code, ok := primaryCode(err); ok {
-		class, detail := classOf(code)
-		return store.NewError(op, class, detail, err)
+	if code, ok := resultCode(err); ok {
+		if code == codeBusySnapshot {
+			return store.NewError(op, store.ErrConflict,
+				"somebody wrote after the transaction had read; begin it immediately", err)
+		}
+		e := coded(code & 0xff)
+		e.Op, e.Err = op, err
+		return e
 	}
 	switch {
 	case s.closed.Load():

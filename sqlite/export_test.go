@@ -81,7 +81,7 @@ func Hot(s *Store) map[string]struct {
 		"bury":            {q.bury, []string{key}},
 		"charge lost":     {q.chargeLost, []string{key}},
 		"give back":       {q.giveBack, []string{key}},
-		"next sequence":   {q.nextSequence, nil},
+		"add first":       {q.addFirst, nil},
 		"known event":     {q.knownEvent, []string{"(id=?)"}},
 		"handler":         {q.handlerRef, []string{"(id=?)"}},
 		"group":           {q.handlerGroup, []string{s.cfg.Prefix + "handlers_grp"}},
@@ -93,28 +93,28 @@ func Hot(s *Store) map[string]struct {
 }
 
 // Watch returns a function that looks once whether somebody else has committed.
-func Watch(ctx context.Context, t testing.TB, s *Store) (changed func() bool, stop func()) {
-	t.Helper()
+func Watch(ctx context.Context, tb testing.TB, s *Store) (changed func() bool, stop func()) {
+	tb.Helper()
 	db, err := s.open(false)
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		t.Fatalf("connect: %v", err)
+		tb.Fatalf("connect: %v", err)
 	}
 	w := &watch{s: s, conn: conn}
 	changed = func() bool {
 		yes, err := w.changed(ctx)
 		if err != nil {
-			t.Errorf("look: %v", err)
+			tb.Errorf("look: %v", err)
 		}
 		return yes
 	}
 	changed()
 	return changed, func() {
 		if err := errors.Join(conn.Close(), db.Close()); err != nil {
-			t.Errorf("close: %v", err)
+			tb.Errorf("close: %v", err)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestSchemaStates(t *testing.T) {
 	}
 	b := newBedAt(t, path, sqlite.Config{})
 	b.publish(b.event("e", "", "h"))
-	got := b.claim("w", 1, "h")
+	got := b.claim(1, "h")
 	b.exec(`UPDATE relaybus_meta SET value = 99 WHERE key = 'schema'`)
 	before := b.texts(`SELECT ifnull(sql, '') FROM sqlite_schema ORDER BY name`)
 	newer := open(t, path, sqlite.Config{})
@@ -141,7 +141,7 @@ func TestSchemaStates(t *testing.T) {
 		t.Error("a newer schema was touched")
 	}
 	b.exec(`UPDATE relaybus_meta SET value = 1 WHERE key = 'schema'`)
-	b.complete("w", got...)
+	b.complete(got...)
 }
 
 // Two stores with different prefixes share a file and nothing else.
@@ -152,7 +152,7 @@ func TestPrefixes(t *testing.T) {
 	a.publish(a.event("e", "", "h"))
 	b.publish(b.event("e", "", "h"))
 	for _, one := range []*bed{a, b} {
-		one.complete("w", one.claim("w", 10, "h")...)
+		one.complete(one.claim(10, "h")...)
 		if stats := one.stats(); stats.Pending+stats.Running != 0 {
 			t.Errorf("left: %+v", stats)
 		}
@@ -189,7 +189,7 @@ func TestBytes(t *testing.T) {
 		e := b.event(id, "", "h")
 		e.Payload, e.Headers = payload, headers
 		b.publish(e)
-		got := b.claim("w", 1, "h")
+		got := b.claim(1, "h")
 		if !bytes.Equal(got[0].Event.Payload, payload) || !bytes.Equal(got[0].Event.Headers, headers) {
 			t.Errorf("%s: claimed %q and %q", id, got[0].Event.Payload, got[0].Event.Headers)
 		}
@@ -197,6 +197,6 @@ func TestBytes(t *testing.T) {
 		if err != nil || !bytes.Equal(event.Payload, payload) || (event.Headers == nil) != (headers == nil) {
 			t.Errorf("%s: got %q and %q, %v", id, event.Payload, event.Headers, err)
 		}
-		b.complete("w", got...)
+		b.complete(got...)
 	}
 }

@@ -86,9 +86,6 @@ func (x *session) findRef(ctx context.Context, id string) (ref int64, ok bool, e
 	if ref, ok := x.s.handlers.ref(id); ok {
 		return ref, true, nil
 	}
-	if ref, ok := x.refs[id]; ok {
-		return ref, true, nil
-	}
 	found, err := x.row(ctx, x.s.sql.handlerRef, []any{&ref}, id)
 	if err == nil && found {
 		x.noteRef(id, ref)
@@ -113,22 +110,16 @@ func (x *session) needRef(ctx context.Context, id string) (int64, error) {
 	return ref, nil
 }
 
-// noteRef remembers a number for the transaction, and for good once that has
-// committed, if the session sees it.
+// noteRef remembers a number once it is known to be committed. In a transaction
+// into which a caller has a hand it is not remembered at all: he may roll a part
+// of it back.
 func (x *session) noteRef(id string, ref int64) {
-	if x.snapshot {
+	switch {
+	case x.snapshot:
 		x.s.handlers.add(id, ref)
-		return
+	case x.private:
+		x.onCommit(func() { x.s.handlers.add(id, ref) })
 	}
-	if x.refs == nil {
-		x.refs = make(map[string]int64)
-		x.onCommit(func() {
-			for id, ref := range x.refs {
-				x.s.handlers.add(id, ref)
-			}
-		})
-	}
-	x.refs[id] = ref
 }
 
 // setName names an alias set, whatever the order of its ids.
@@ -173,7 +164,9 @@ func (x *session) needSet(ctx context.Context, h store.Handler) ([]int64, error)
 		}
 	}
 	x.groups = nil
-	x.onCommit(func() { x.s.handlers.join(name) })
+	if x.private {
+		x.onCommit(func() { x.s.handlers.join(name) })
+	}
 	return refs, nil
 }
 
@@ -197,6 +190,35 @@ func (x *session) group(ctx context.Context, ref int64) (refs []int64, err error
 		return true, err
 	}, ref)
 	return refs, err
+}
+
+// learnRefs reads the numbers of handlers that an append will need and that are
+// committed.
+func (s *Store) learnRefs(ctx context.Context, op string, events []store.NewEvent) error {
+	var missing map[string]struct{}
+	for i := range events {
+		for k := range events[i].Handlers {
+			id := events[i].Handlers[k].ID
+			if _, ok := s.handlers.ref(id); ok {
+				continue
+			}
+			if missing == nil {
+				missing = make(map[string]struct{})
+			}
+			missing[id] = struct{}{}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return s.read(ctx, op, func(ctx context.Context, x *session) error {
+		for id := range missing {
+			if _, _, err := x.findRef(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // handlerID returns the id of a number that the database has.

@@ -66,7 +66,7 @@ func TestJoinOwnHandle(t *testing.T) {
 			t.Errorf("append after the end: %v", err)
 		}
 	}
-	got := b.claim("w", 10, "h")
+	got := b.claim(10, "h")
 	if len(got) != 1 || got[0].Event.ID != "kept" {
 		t.Errorf("claimed %v", got)
 	}
@@ -79,7 +79,7 @@ func TestJoinOwnHandle(t *testing.T) {
 		t.Fatalf("commit: %v", err)
 	}
 	b.publish(b.event("next", "", "h"))
-	if got := b.claim("w", 10, "h"); len(got) != 1 || got[0].Event.ID != "next" {
+	if got := b.claim(10, "h"); len(got) != 1 || got[0].Event.ID != "next" {
 		t.Errorf("claimed %v after a joined completion", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestJoinForeign(t *testing.T) {
 	other := newBed(t, sqlite.Config{})
 	claimed := func() store.Lease {
 		b.publish(b.event("e", "", "h"))
-		return b.claim("w", 1, "h")[0].Lease
+		return b.claim(1, "h")[0].Lease
 	}()
 	databases := map[string]*sql.DB{
 		"set up":        other.s.DB(),
@@ -128,7 +128,7 @@ func TestJoinForeign(t *testing.T) {
 			t.Errorf("%s: %d rows, %v", name, n, err)
 		}
 	}
-	b.complete("w", store.Claimed{Lease: claimed})
+	b.complete(store.Claimed{Lease: claimed})
 }
 
 // B4: joining costs one statement, and then one for each call.
@@ -175,7 +175,7 @@ func TestJoinFailedAppend(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatalf("commit: %v", err)
 	}
-	if got := b.claim("w", 10, "h", "new"); len(got) != 2 {
+	if got := b.claim(10, "h", "new"); len(got) != 2 {
 		t.Errorf("claimed %v, want a and c", got)
 	}
 	// In a transaction of the store's own, which would commit the half.
@@ -188,7 +188,7 @@ func TestJoinFailedAppend(t *testing.T) {
 	if err == nil {
 		t.Error("a transaction with half of an append was committed")
 	}
-	if got := b.claim("w", 10, "h", "new"); len(got) != 0 {
+	if got := b.claim(10, "h", "new"); len(got) != 0 {
 		t.Errorf("claimed %v", got)
 	}
 }

@@ -306,8 +306,10 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 	var list []store.Delivery
 	err := s.read(ctx, op, func(ctx context.Context, x *session) error {
 		var seq, created int64
-		found, err := x.row(ctx, s.sql.getEvent, []any{&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created,
-			&e.CorrelationID, &e.CausationID, &e.Headers, &e.Payload}, id)
+		found, err := x.row(ctx, s.sql.getEvent, []any{
+			&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created,
+			&e.CorrelationID, &e.CausationID, &e.Headers, &e.Payload,
+		}, id)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 )
 
 // listed is one delivery in a claim record.
@@ -50,16 +49,9 @@ func parseClaim(text string) ([]listed, error) {
 }
 
 func claimText(picks []candidate) string {
-	text := []byte{'['}
-	for i, d := range picks {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, d.event, 10)
-		text = append(text, ',')
-		text = strconv.AppendInt(text, d.ref, 10)
-		text = append(text, ',')
-		text = strconv.AppendInt(text, d.gen, 10)
+	numbers := make([]int64, 0, 3*len(picks))
+	for _, d := range picks {
+		numbers = append(numbers, d.event, d.ref, d.gen)
 	}
-	return string(append(text, ']'))
+	return numberList(numbers)
 }

@@ -26,19 +26,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func play(role, path string) error {
-	switch role {
-	case "read only":
-		return playReadOnly(path)
-	case "full disk":
-		return playFullDisk(path)
-	case "increment":
-		return playIncrement(path)
-	default:
-		return fmt.Errorf("no such role")
-	}
-}
-
 // process is the test binary in a role.
 func process(t *testing.T, role, path string) *exec.Cmd {
 	t.Helper()

@@ -110,7 +110,8 @@ func (s *Store) Requeue(ctx context.Context, ids []store.DeliveryID, now time.Ti
 		return ended(ctx, op)
 	}
 	return s.write(ctx, op, func(ctx context.Context, x *session) error {
-		for _, id := range ids {
+		list := make([]stored, len(ids))
+		for i, id := range ids {
 			d, runs, err := x.find(ctx, op, id)
 			switch {
 			case err != nil:
@@ -120,6 +121,9 @@ func (s *Store) Requeue(ctx context.Context, ids []store.DeliveryID, now time.Ti
 			case d.state < stateHeld:
 				return store.NewError(op, store.ErrState, "the delivery is not dead", nil)
 			}
+			list[i] = d
+		}
+		for _, d := range list { // One that is listed twice is requeued once.
 			if err := x.requeue(ctx, d, now); err != nil {
 				return err
 			}

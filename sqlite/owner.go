@@ -134,7 +134,7 @@ func newOwnerID() (int64, error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return 0, err
 	}
-	return int64(binary.BigEndian.Uint64(b[:])>>2) + 1, nil //nolint:gosec // 62 bits fit.
+	return int64(binary.BigEndian.Uint64(b[:])>>2) + 1, nil // 62 bits fit
 }
 
 // reconcile makes the database list for the owner exactly what this instance

@@ -23,7 +23,7 @@ func TestPlans(t *testing.T) {
 				for range 3 {
 					b.publish(b.events(40, "hot", "h")...)
 				}
-				b.claim("w", 50, "h")
+				b.claim(50, "h")
 				b.exec("ANALYZE")
 			}
 			for name, hot := range sqlite.Hot(b.s) {

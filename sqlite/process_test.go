@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,20 @@ import (
 	"github.com/relaybus-go/relaybus/sqlite"
 	"github.com/relaybus-go/relaybus/store"
 )
+
+// play does what a process of the tests is for.
+func play(role, path string) error {
+	switch role {
+	case "read only":
+		return playReadOnly(path)
+	case "full disk":
+		return playFullDisk(path)
+	case "increment":
+		return playIncrement(path)
+	default:
+		return errors.New("no such role")
+	}
+}
 
 func finish(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
@@ -95,8 +110,8 @@ func TestFullDisk(t *testing.T) {
 	if got := b.texts(`PRAGMA integrity_check`); got[0] != "ok" {
 		t.Errorf("integrity: %v", got)
 	}
-	got := b.claim("w", 100, "h", "g")
-	b.complete("w", got...)
+	got := b.claim(100, "h", "g")
+	b.complete(got...)
 	if len(got) != 22 {
 		t.Errorf("claimed %d", len(got))
 	}
@@ -196,7 +211,7 @@ func TestReadThenWrite(t *testing.T) {
 	if err := reader.Rollback(); err != nil {
 		t.Errorf("roll back: %v", err)
 	}
-	if got := b.texts(`SELECT n FROM counters`); got[0] != fmt.Sprint(processes*2*increments) {
+	if got := b.texts(`SELECT n FROM counters`); got[0] != strconv.Itoa(processes*2*increments) {
 		t.Errorf("counted to %v, want %d", got, processes*2*increments)
 	}
 }

@@ -112,8 +112,8 @@ func (p *purging) completions(ctx context.Context) error {
 		}
 		if len(part) == len(list) {
 			_, err = p.exec(ctx, p.s.sql.dropCompletions, id)
-		} else if text, err = numberList(list[len(part):]); err == nil {
-			_, err = p.exec(ctx, p.s.sql.setCompletions, id, text)
+		} else {
+			_, err = p.exec(ctx, p.s.sql.setCompletions, id, numberList(list[len(part):]))
 		}
 		if err != nil {
 			return err

@@ -15,22 +15,23 @@ type refusal struct {
 	tx  *sql.Tx
 }
 
-func newRefusal(err error) *refusal {
+func newRefusal(ctx context.Context, err error) *refusal {
 	r := &refusal{err: err, db: sql.OpenDB(refusingConnector{err})}
 	// The driver below begins without fail.
-	r.tx, _ = r.db.BeginTx(uninterrupted{}, nil) //nolint:errcheck // See above.
+	r.tx, _ = r.db.BeginTx(ctx, nil) // See above.
 	return r
 }
 
 func (r *refusal) close() {
-	_ = r.tx.Rollback() //nolint:errcheck // The caller may have ended it.
-	_ = r.db.Close()    //nolint:errcheck // There is nothing behind it.
+	_ = r.tx.Rollback() // The caller may have ended it.
+	_ = r.db.Close()    // There is nothing behind it.
 }
 
 type refusingConnector struct{ err error }
 
 func (c refusingConnector) Connect(context.Context) (driver.Conn, error) { return refusingConn(c), nil }
-func (c refusingConnector) Driver() driver.Driver                        { return refusingDriver(c) }
+
+func (c refusingConnector) Driver() driver.Driver { return refusingDriver(c) }
 
 type refusingDriver struct{ err error }
 
@@ -39,7 +40,7 @@ func (d refusingDriver) Open(string) (driver.Conn, error) { return refusingConn(
 type refusingConn struct{ err error }
 
 func (c refusingConn) Prepare(string) (driver.Stmt, error) { return nil, c.err }
-func (c refusingConn) Close() error                        { return nil }
+func (refusingConn) Close() error                          { return nil }
 func (c refusingConn) Begin() (driver.Tx, error)           { return refusingTx(c), nil }
 
 type refusingTx struct{ err error }

@@ -15,8 +15,8 @@ type session struct {
 	// committed runs after the commit, while the writer is still held: what is
 	// kept in memory changes in the order of the database.
 	committed []func()
-	// refs has the handlers that this transaction itself has added.
-	refs map[string]int64
+	// private says that no caller has a hand in the transaction.
+	private bool
 	// groups has the alias sets that it has read.
 	groups map[int64][]int64
 	// version is that of the database for the writer connection.
@@ -37,6 +37,20 @@ func (x *session) exec(ctx context.Context, text string, args ...any) (int64, er
 	n, err := result.RowsAffected()
 	x.s.meter.rows.Add(n)
 	return n, err
+}
+
+// insert runs an insert of at most one row into a table with a number for key.
+func (x *session) insert(ctx context.Context, text string, args ...any) (id, n int64, err error) {
+	result, err := x.tx.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n, err = result.RowsAffected(); err != nil {
+		return 0, 0, err
+	}
+	x.s.meter.rows.Add(n)
+	id, err = result.LastInsertId()
+	return id, n, err
 }
 
 // rows calls scan for each row until it returns false or an error.
@@ -75,6 +89,7 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 		return err
 	}
 	defer t.rollback()
+	t.private = true
 	if err := s.current(still(ctx), t.session); err != nil {
 		return s.translate(op, err)
 	}
@@ -130,8 +145,8 @@ func (s *Store) beginRead(ctx context.Context, op string) (tx *sql.Tx, done func
 		return nil, nil, s.translate(op, errors.Join(err, conn.Close()))
 	}
 	return tx, func() {
-		_ = tx.Rollback() //nolint:errcheck // Nothing was written.
-		_ = conn.Close()  //nolint:errcheck // It returns to the pool, or is gone.
+		_ = tx.Rollback() // Nothing was written.
+		_ = conn.Close()  // It returns to the pool, or is gone.
 	}, nil
 }
 
@@ -197,8 +212,8 @@ func (t *writing) rollback() {
 		return
 	}
 	t.done = true
-	_ = t.tx.Rollback() //nolint:errcheck // A transaction that can't be rolled back ends with its connection.
-	_ = t.conn.Close()  //nolint:errcheck // It returns to the pool, or is gone.
+	_ = t.tx.Rollback() // A transaction that can't be rolled back ends with its connection.
+	_ = t.conn.Close()  // It returns to the pool, or is gone.
 }
 
 // commit ends the transaction. Without [store.ErrOutcomeUnknown] an error means
@@ -206,7 +221,7 @@ func (t *writing) rollback() {
 func (t *writing) commit(op string) error {
 	t.done = true
 	// The connection returns to the pool only after memory has followed.
-	defer func() { _ = t.conn.Close() }() //nolint:errcheck // As above.
+	defer func() { _ = t.conn.Close() }() // As above.
 	t.pass("commit ", op)
 	err := t.tx.Commit()
 	if err != nil {

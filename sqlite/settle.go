@@ -261,11 +261,7 @@ func (x *session) recordDone(ctx context.Context, events []int64, now int64) err
 	if len(events) == 0 {
 		return nil
 	}
-	text, err := numberList(events)
-	if err != nil {
-		return err
-	}
-	_, err = x.exec(ctx, x.s.sql.addCompletions, now, text)
+	_, err := x.exec(ctx, x.s.sql.addCompletions, now, numberList(events))
 	return err
 }
 
@@ -311,20 +307,18 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	if w == nil {
 		return lost
 	}
-	ctx = still(ctx)
-	e, err := x.ending(ctx, w, now)
+	done := false
+	err = x.whole(still(ctx), t, func(ctx context.Context) error {
+		e, err := x.ending(ctx, w, now)
+		if err != nil || e == nil {
+			return err
+		}
+		if done, err = e.settle(ctx, &store.Settlement{Lease: l, Action: store.Complete}); err != nil || !done {
+			return err
+		}
+		return e.finish(ctx)
+	})
 	if err != nil {
-		return s.translate(op, err)
-	}
-	if e == nil {
-		return lost
-	}
-	done, err := e.settle(ctx, &store.Settlement{Lease: l, Action: store.Complete})
-	if err == nil && done {
-		err = e.finish(ctx)
-	}
-	if err != nil {
-		t.broken = err
 		return s.translate(op, err)
 	}
 	if !done {

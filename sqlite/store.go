@@ -146,7 +146,7 @@ func (s *Store) DB() *sql.DB { return s.writer }
 func (s *Store) Reader() *sql.DB { return s.reader }
 
 // Kind returns "sqlite".
-func (s *Store) Kind() string { return Kind }
+func (*Store) Kind() string { return Kind }
 
 // Features declares that there is one write transaction at a time, and whether
 // completed deliveries are kept.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 
 	"github.com/relaybus-go/relaybus/store"
 	"github.com/relaybus-go/relaybus/store/lane"
@@ -220,17 +219,13 @@ func (c *claiming) takeLanes(ctx context.Context, x *session) (map[slice]int64, 
 
 // events reads the events of the picks in one statement.
 func (x *session) events(ctx context.Context, picks []candidate) (map[int64]store.Event, error) {
-	list := []byte{'['}
+	list := make([]int64, 0, len(picks))
 	events := make(map[int64]store.Event, len(picks))
 	for _, d := range picks {
-		if _, ok := events[d.event]; ok {
-			continue
+		if _, ok := events[d.event]; !ok {
+			list = append(list, d.event)
+			events[d.event] = store.Event{}
 		}
-		if len(list) > 1 {
-			list = append(list, ',')
-		}
-		list = strconv.AppendInt(list, d.event, 10)
-		events[d.event] = store.Event{}
 	}
 	err := x.rows(ctx, x.s.sql.readEvents, func(scan func(...any) error) (bool, error) {
 		var e store.Event
@@ -245,6 +240,6 @@ func (x *session) events(ctx context.Context, picks []candidate) (map[int64]stor
 		}
 		events[seq] = e
 		return true, nil
-	}, string(append(list, ']')))
+	}, numberList(list))
 	return events, err
 }

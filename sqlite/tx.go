@@ -80,17 +80,17 @@ func (t *transaction) handle(ctx context.Context) *sql.Tx {
 		return t.joined
 	}
 	if _, err := t.begin(ctx); err != nil {
-		return t.refuse(err)
+		return t.refuse(ctx, err)
 	}
 	return t.open.tx
 }
 
 // refuse returns a transaction on which everything fails with the error.
-func (t *transaction) refuse(err error) *sql.Tx {
+func (t *transaction) refuse(ctx context.Context, err error) *sql.Tx {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.refused == nil {
-		t.refused = newRefusal(err)
+		t.refused = newRefusal(still(ctx), err)
 	}
 	return t.refused.tx
 }
@@ -227,24 +227,34 @@ func (s *Store) databaseID(ctx context.Context) (string, error) {
 	return *s.identity.Load(), nil
 }
 
-// sessionOf returns the session in which the store works inside tx.
+// sessionOf returns the session in which the store works inside tx, of a
+// database with the schema that this library knows.
 func (s *Store) sessionOf(ctx context.Context, op string, tx store.Tx) (*session, *transaction, error) {
+	x, t, err := s.openSession(ctx, op, tx)
+	if err == nil && t.owner != nil {
+		err = s.translate(op, s.current(still(ctx), x))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return x, t, nil
+}
+
+// openSession is sessionOf without the check of the schema.
+func (s *Store) openSession(ctx context.Context, op string, tx store.Tx) (*session, *transaction, error) {
 	if s.closed.Load() {
 		return nil, nil, store.NewError(op, store.ErrClosed, "", nil)
 	}
 	if err := s.CheckTx(ctx, tx); err != nil {
 		return nil, nil, s.translate(op, err)
 	}
-	t, _ := tx.(*transaction) //nolint:errcheck // CheckTx has looked.
+	t, _ := tx.(*transaction) // CheckTx has looked.
 	if t.owner == nil {
 		x, err := s.join(still(ctx), op, t)
 		return x, t, err
 	}
 	x, err := t.begin(ctx)
 	if err != nil {
-		return nil, nil, s.translate(op, err)
-	}
-	if err := s.current(still(ctx), x); err != nil {
 		return nil, nil, s.translate(op, err)
 	}
 	return x, t, nil

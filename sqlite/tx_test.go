@@ -58,8 +58,11 @@ func TestLazyTransactionRefused(t *testing.T) {
 		handle := sqlite.Tx(ctx)
 		_, err := handle.ExecContext(ctx, `INSERT INTO orders VALUES ('a')`)
 		refused("exec", err)
-		_, err = handle.PrepareContext(ctx, `SELECT 1`)
-		refused("prepare", err)
+		if prepared, err := handle.PrepareContext(ctx, `SELECT 1`); err == nil {
+			t.Errorf("prepare: no error; close: %v", prepared.Close())
+		} else {
+			refused("prepare", err)
+		}
 		refused("query", handle.QueryRowContext(ctx, `SELECT 1`).Scan(new(int)))
 		_, err = late.Append(ctx, tx, []store.NewEvent{b.event("e", "", "h")}, b.now)
 		refused("append", err)

@@ -45,7 +45,7 @@ func TestWakeLeavesOwnCommitsOut(t *testing.T) {
 	defer stop()
 	for range 5 {
 		b.publish(b.events(1, "", "h")...)
-		b.complete("w", b.claim("w", 10, "h")...)
+		b.complete(b.claim(10, "h")...)
 		if changed() {
 			t.Error("own commits were signalled")
 		}

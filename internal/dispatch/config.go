@@ -118,13 +118,13 @@ type Observer interface {
 type OutcomeKind uint8
 
 const (
-	// Succeeded: the delivery is completed.
+	// Succeeded says that the delivery is completed.
 	Succeeded OutcomeKind = iota + 1
-	// Retried: it is due again later.
+	// Retried says that it is due again later.
 	Retried
-	// Buried: it is dead.
+	// Buried says that it is dead.
 	Buried
-	// Released: it was given back without a charge.
+	// Released says that it was given back without a charge.
 	Released
 )
 

@@ -121,19 +121,6 @@ func (e *Engine) LastError() error {
 	return e.lastErr
 }
 
-// Running names the handlers whose functions run now, one entry for each.
-func (e *Engine) Running() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var ids []string
-	for _, h := range e.handlers {
-		for range h.running {
-			ids = append(ids, h.ID)
-		}
-	}
-	return ids
-}
-
 // notify tells those that wait for a change. The caller holds the mutex.
 func (e *Engine) notify() {
 	if e.changed != nil {

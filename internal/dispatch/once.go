@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	// ErrStopped: the engine has been stopped, or is stopping.
+	// ErrStopped is returned by an engine that has been stopped, or is stopping.
 	ErrStopped = errors.New("bus is stopped")
-	// ErrHeldBack: handlers that may have due deliveries must wait.
+	// ErrHeldBack says that handlers that may have due deliveries must wait.
 	ErrHeldBack = errors.New("handlers wait for their rate limit, or for something that was down")
 )
 

@@ -113,9 +113,12 @@ func TestCheckObject(t *testing.T) {
 		}
 	}
 	for _, c := range []refused{
-		{`[]`, jsonvalue.NotObject, 0}, {` null`, jsonvalue.NotObject, 1},
-		{`"a"`, jsonvalue.NotObject, 0}, {`1e9999`, jsonvalue.NotObject, 0},
-		{`x`, jsonvalue.Syntax, 0}, {`{}{}`, jsonvalue.Syntax, 2},
+		{`[]`, jsonvalue.NotObject, 0},
+		{` null`, jsonvalue.NotObject, 1},
+		{`"a"`, jsonvalue.NotObject, 0},
+		{`1e9999`, jsonvalue.NotObject, 0},
+		{`x`, jsonvalue.Syntax, 0},
+		{`{}{}`, jsonvalue.Syntax, 2},
 	} {
 		wantError(t, c, jsonvalue.CheckObject([]byte(c.text), jsonvalue.Limits{}))
 	}

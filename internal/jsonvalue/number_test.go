@@ -70,8 +70,10 @@ func TestCheckNumberLimits(t *testing.T) {
 		}
 	}
 	for _, c := range []refused{
-		{`1.25`, jsonvalue.TooManyDigits, 0}, {`10000`, jsonvalue.ExponentRange, 0},
-		{`0.0001`, jsonvalue.ExponentRange, 0}, {`1.000000`, jsonvalue.ExponentRange, 0},
+		{`1.25`, jsonvalue.TooManyDigits, 0},
+		{`10000`, jsonvalue.ExponentRange, 0},
+		{`0.0001`, jsonvalue.ExponentRange, 0},
+		{`1.000000`, jsonvalue.ExponentRange, 0},
 	} {
 		wantError(t, c, jsonvalue.Check([]byte(c.text), l))
 	}

@@ -35,19 +35,23 @@ func explorer(ctx context.Context, sc scenario) func() explore.System {
 // scenarios (I1 to I6).
 func TestProtocol(t *testing.T) {
 	t.Parallel()
-	replay, schedule, _ := strings.Cut(os.Getenv(replayVariable), "/")
-	for _, sc := range scenarios() {
-		if replay != "" && replay != sc.name {
-			continue
+	list := scenarios()
+	if text := os.Getenv(replayVariable); text != "" {
+		name, schedule, _ := strings.Cut(text, "/")
+		for _, sc := range list {
+			list = append(list, sc.wider())
 		}
+		i := slices.IndexFunc(list, func(sc scenario) bool { return sc.name == name })
+		if i < 0 {
+			t.Fatalf("%s: there is no scenario %q", replayVariable, name)
+		}
+		replayProtocol(t, explorer(t.Context(), list[i]), schedule)
+		return
+	}
+	for _, sc := range list {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
-			open := explorer(t.Context(), sc)
-			if replay != "" {
-				replayProtocol(t, open, schedule)
-				return
-			}
-			r := explore.Run(t.Context(), open)
+			r := explore.Run(t.Context(), explorer(t.Context(), sc))
 			report(t, sc, r)
 			if !r.Complete || r.Finals == 0 {
 				t.Errorf("the exploration is not complete: %+v", r)

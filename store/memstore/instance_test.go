@@ -19,11 +19,11 @@ func TestInstancesHaveOwnersOfTheirOwn(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	other := s.Instance()
 	publish(t, s, event("e", "", "h"))
-	first := claim(t, s, "w", 1, start(), "h").Deliveries
-	if got := claim(t, other, "w", 1, start().Add(29*time.Second), "h").Deliveries; len(got) != 0 {
+	first := claim(t, s, 1, start(), "h").Deliveries
+	if got := claim(t, other, 1, start().Add(29*time.Second), "h").Deliveries; len(got) != 0 {
 		t.Fatalf("taken from a live lease: %v", names(got))
 	}
-	second := claim(t, other, "w", 1, start().Add(30*time.Second), "h").Deliveries
+	second := claim(t, other, 1, start().Add(30*time.Second), "h").Deliveries
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Lost != 1 {
 		t.Fatalf("takeover: %+v", second)
 	}
@@ -35,7 +35,7 @@ func TestInstancesHaveOwnersOfTheirOwn(t *testing.T) {
 	if err != nil || holds[0] {
 		t.Errorf("late renewal: %v, %v, want false", holds, err)
 	}
-	settle(t, other, "w", store.Complete, second)
+	settle(t, other, store.Complete, second)
 }
 
 // What another instance commits is found at once, although this one knew that
@@ -46,20 +46,20 @@ func TestBoundsDontHideOtherInstances(t *testing.T) {
 	other := s.Instance()
 	publish(t, s, event("e1", "k", "h"))
 	for _, publisher := range []*memstore.Store{s, other, s, other} {
-		r := claim(t, s, "w", 5, start(), "h")
-		settle(t, s, "w", store.Complete, r.Deliveries)
-		if r := claim(t, s, "w", 5, start(), "h"); len(r.Deliveries) != 0 {
+		r := claim(t, s, 5, start(), "h")
+		settle(t, s, store.Complete, r.Deliveries)
+		if r := claim(t, s, 5, start(), "h"); len(r.Deliveries) != 0 {
 			t.Fatalf("claimed %v, want nothing", names(r.Deliveries))
 		}
 		next := event("", "k", "h")
 		next.ID = "next-" + time.Now().Format(time.RFC3339Nano)
 		next.DueAt = start().Add(-time.Hour)
 		publish(t, publisher, next)
-		r = claim(t, s, "w", 5, start(), "h")
+		r = claim(t, s, 5, start(), "h")
 		if got := names(r.Deliveries); !slices.Equal(got, []string{next.ID + "/h"}) {
 			t.Fatalf("claimed %v, want %s", got, next.ID)
 		}
-		settle(t, s, "w", store.Release, r.Deliveries)
+		settle(t, s, store.Release, r.Deliveries)
 	}
 }
 
@@ -93,9 +93,9 @@ func TestWakeSignalsChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("rollback", false)
-		r := claim(t, s, "w", 5, start(), "h")
+		r := claim(t, s, 5, start(), "h")
 		expect("claim", false)
-		settle(t, s, "w", store.Release, r.Deliveries)
+		settle(t, s, store.Release, r.Deliveries)
 		expect("release", true)
 		cancel()
 		if err := <-done; err != nil {

@@ -64,16 +64,15 @@ func (s *Store) CancelEvent(ctx context.Context, eventID string, now time.Time) 
 		if e == nil {
 			return store.NewError(op, store.ErrNotFound, "", nil)
 		}
+		ended := len(e.deliveries) < len(e.had)
 		for _, d := range e.deliveries {
-			switch {
-			case db.running[d] != nil:
+			if db.running[d] != nil {
 				return store.NewError(op, store.ErrRunning, "", nil)
-			case d.state == dead || d.claims > 0:
-				return store.NewError(op, store.ErrState, "a delivery of the event was claimed or buried before", nil)
 			}
+			ended = ended || d.state == dead || d.claims > 0
 		}
-		if len(e.deliveries) < len(e.had) {
-			return store.NewError(op, store.ErrState, "a delivery of the event has ended", nil)
+		if ended {
+			return store.NewError(op, store.ErrState, "a delivery of the event was claimed, buried or completed before", nil)
 		}
 		e.completed = max(e.completed, millis(now))
 		for len(e.deliveries) > 0 {

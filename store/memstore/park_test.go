@@ -11,7 +11,7 @@ import (
 	"github.com/relaybus-go/relaybus/store/lane"
 )
 
-// reader counts what the claims of a store read.
+// countReads counts what the claims of a store read.
 func countReads(s *Store) *int {
 	reads := new(int)
 	s.hooks.step = func(name string, local any) error {
@@ -77,14 +77,9 @@ func TestBlockedDeliveriesAreParked(t *testing.T) {
 	parkPublish(t, s, append(events, free))
 
 	taken := parkClaim(t, s, checkStart())
-	if len(taken) != 2 {
-		// The claim that meets the backlog stops at one batch of parking, as it
-		// has something to return.
-		more := parkClaim(t, s, checkStart())
-		for len(more) == 0 && len(taken) < 2 {
-			t.Fatalf("claimed %d, then nothing, want the head and the free one", len(taken))
-		}
-		taken = append(taken, more...)
+	for n := 1; len(taken) < 2 && n <= followers/lane.ParkBatch; n++ {
+		// A claim that has something to return stops after one batch of parking.
+		taken = append(taken, parkClaim(t, s, checkStart())...)
 	}
 	if len(taken) != 2 || taken[0].Event.ID != "e00000" || taken[1].Event.ID != free.ID {
 		t.Fatalf("claimed %d, want the head and the free one", len(taken))
@@ -197,7 +192,7 @@ func TestParkedDeliveriesLookPending(t *testing.T) {
 	}
 }
 
-// Decision by rows read: a claim does not grow with the backlog, nor with what
+// S10, by rows read: a claim does not grow with the backlog, nor with what
 // other handlers have.
 func TestClaimsReadWhatTheyNeed(t *testing.T) {
 	t.Parallel()

@@ -59,6 +59,7 @@ func (sc scenario) stops(step string) bool {
 // wider returns the scenario with more claims of each worker, more ticks, and
 // interruptions everywhere.
 func (sc scenario) wider() scenario {
+	sc.name += ", wider"
 	sc.claims = slices.Clone(sc.claims)
 	for i := range sc.claims {
 		sc.claims[i]++

@@ -81,14 +81,23 @@ func (l *sorted[T]) remove(v T) bool {
 	l.size--
 	chunk := slices.Delete(l.chunks[c.chunk], c.at, c.at+1)
 	l.chunks[c.chunk] = chunk
-	switch next := c.chunk + 1; {
+	switch {
 	case len(chunk) == 0:
-		l.chunks = slices.Delete(l.chunks, c.chunk, next)
-	case len(chunk) < chunkSize/4 && next < len(l.chunks) && len(chunk)+len(l.chunks[next]) < chunkSize/2:
-		l.chunks[c.chunk] = append(chunk, l.chunks[next]...)
-		l.chunks = slices.Delete(l.chunks, next, next+1)
+		l.chunks = slices.Delete(l.chunks, c.chunk, c.chunk+1)
+	case len(chunk) < chunkSize/4:
+		l.merge(c.chunk)
+		l.merge(c.chunk - 1)
 	}
 	return true
+}
+
+// merge joins chunk i with the next one if they are small together.
+func (l *sorted[T]) merge(i int) {
+	if i < 0 || i+1 >= len(l.chunks) || len(l.chunks[i])+len(l.chunks[i+1]) > chunkSize/2 {
+		return
+	}
+	l.chunks[i] = append(l.chunks[i], l.chunks[i+1]...)
+	l.chunks = slices.Delete(l.chunks, i+1, i+2)
 }
 
 // all yields the elements in order. The list must not change meanwhile.

@@ -40,10 +40,10 @@ func publish(t *testing.T, s *memstore.Store, events ...store.NewEvent) {
 	}
 }
 
-// claim claims for the handlers, each of which takes as many as the limit.
-func claim(t *testing.T, s *memstore.Store, owner string, limit int, now time.Time, handlers ...string) store.ClaimResult {
+// claim claims as owner "w" for the handlers, each of which takes as many as the limit.
+func claim(t *testing.T, s *memstore.Store, limit int, now time.Time, handlers ...string) store.ClaimResult {
 	t.Helper()
-	r := store.ClaimRequest{Owner: owner, Limit: limit, Now: now, Lease: 30 * time.Second}
+	r := store.ClaimRequest{Owner: "w", Limit: limit, Now: now, Lease: 30 * time.Second}
 	for _, h := range handlers {
 		r.Handlers = append(r.Handlers, store.HandlerLimit{Handler: store.Handler{ID: h}, Limit: limit})
 	}
@@ -54,14 +54,14 @@ func claim(t *testing.T, s *memstore.Store, owner string, limit int, now time.Ti
 	return result
 }
 
-// settle ends the claims, all of which must still hold.
-func settle(t *testing.T, s *memstore.Store, owner string, action store.Action, list []store.Claimed) {
+// settle ends the claims of owner "w", all of which must still hold.
+func settle(t *testing.T, s *memstore.Store, action store.Action, list []store.Claimed) {
 	t.Helper()
 	settlements := make([]store.Settlement, len(list))
 	for i, c := range list {
 		settlements[i] = store.Settlement{Lease: c.Lease, Action: action, DueAt: start()}
 	}
-	ok, err := s.Settle(t.Context(), owner, settlements, start())
+	ok, err := s.Settle(t.Context(), "w", settlements, start())
 	if err != nil {
 		t.Fatalf("%v: %v", action, err)
 	}
@@ -91,7 +91,7 @@ func TestClaimAndCompleteEverything(t *testing.T) {
 	publish(t, s, events...)
 	done := make(map[string]bool)
 	for {
-		r := claim(t, s, "w", 7, start(), "mail", "ledger")
+		r := claim(t, s, 7, start(), "mail", "ledger")
 		if len(r.Deliveries) == 0 {
 			if r.More {
 				t.Error("an empty claim says that there is more")
@@ -107,7 +107,7 @@ func TestClaimAndCompleteEverything(t *testing.T) {
 			}
 			done[name] = true
 		}
-		settle(t, s, "w", store.Complete, r.Deliveries)
+		settle(t, s, store.Complete, r.Deliveries)
 	}
 	if len(done) != 200 {
 		t.Errorf("%d deliveries ran, want 200", len(done))
@@ -125,7 +125,7 @@ func TestKeyedDeliveriesRunInOrder(t *testing.T) {
 	last := make(map[string]int64)
 	count := 0
 	for {
-		r := claim(t, s, "w", 10, start(), "mail")
+		r := claim(t, s, 10, start(), "mail")
 		if len(r.Deliveries) == 0 {
 			break
 		}
@@ -141,7 +141,7 @@ func TestKeyedDeliveriesRunInOrder(t *testing.T) {
 			last[c.Event.Key] = c.Event.Sequence
 			count++
 		}
-		settle(t, s, "w", store.Complete, r.Deliveries)
+		settle(t, s, store.Complete, r.Deliveries)
 	}
 	if count != 200 {
 		t.Errorf("%d deliveries ran, want 200", count)

@@ -175,7 +175,7 @@ func TestSequencesComeWithTheCommit(t *testing.T) {
 	if err := errors.Join(late.Commit(t.Context()), early.Commit(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	r := claim(t, s, "w", 5, start(), "h")
+	r := claim(t, s, 5, start(), "h")
 	if got := names(r.Deliveries); !slices.Equal(got, []string{"committed first/h"}) {
 		t.Errorf("claimed %v, want what was committed first", got)
 	}
@@ -188,7 +188,7 @@ func TestALostLeaseFailsTheWholeCommit(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	other := s.Instance()
 	publish(t, s, event("e", "", "h"))
-	c := claim(t, s, "w", 1, start(), "h").Deliveries[0]
+	c := claim(t, s, 1, start(), "h").Deliveries[0]
 	tx := s.Begin()
 	applied := false
 	tx.OnCommit(func() { applied = true })
@@ -202,7 +202,7 @@ func TestALostLeaseFailsTheWholeCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := start().Add(time.Minute)
-	again := claim(t, other, "w", 1, later, "h").Deliveries
+	again := claim(t, other, 1, later, "h").Deliveries
 	if len(again) != 1 || again[0].Attempt != 2 || again[0].Lost != 1 {
 		t.Fatalf("takeover: %+v", again)
 	}
@@ -212,5 +212,5 @@ func TestALostLeaseFailsTheWholeCommit(t *testing.T) {
 	if applied || len(s.Events()) != 1 {
 		t.Errorf("effects applied: %t, %d events, want none and 1", applied, len(s.Events()))
 	}
-	settle(t, other, "w", store.Complete, again)
+	settle(t, other, store.Complete, again)
 }

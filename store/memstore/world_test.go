@@ -118,14 +118,17 @@ func (w *world) pause(name string, local any) error {
 	return nil
 }
 
-// move is something that may happen next.
+// move is something that may happen next: a step of a process, with or without
+// its reply, the crash of a node, an act, or, when all is zero, a tick.
 type move struct {
-	name string
-	do   func() error
+	process *process
+	lost    bool
+	crash   *node
+	act     int // its index, from 1
 }
 
 func (w *world) moves() []move {
-	var list []move
+	list := make([]move, 0, 8)
 	for _, n := range w.nodes {
 		if n.dead {
 			continue
@@ -134,44 +137,69 @@ func (w *world) moves() []move {
 			if !p.ready() {
 				continue
 			}
-			name := n.name + " " + p.Label()
-			list = append(list, move{name, func() error { return w.run(p) }})
+			list = append(list, move{process: p})
 			if w.losses > 0 && (p.Label() == "recorded" || p.Label() == "settled") {
-				list = append(list, move{name + ", its reply lost", func() error {
-					w.losses--
-					w.lose = true
-					return w.run(p)
-				}})
+				list = append(list, move{process: p, lost: true})
 			}
 		}
 		if w.crashes > 0 && !n.idle() {
-			list = append(list, move{n.name + " crashes", func() error {
-				w.crashes--
-				n.crash()
-				return w.verify("crash", w.last)
-			}})
+			list = append(list, move{crash: n})
 		}
 	}
 	if w.ticks > 0 {
-		list = append(list, move{"tick", func() error {
-			w.ticks--
-			w.clock += checkTick
-			return w.verify("tick", w.last)
-		}})
+		list = append(list, move{})
 	}
 	for i, a := range w.scenario.acts {
 		if !w.acted[i] && a.possible(w) {
-			list = append(list, move{a.name, func() error { return w.act(i) }})
+			list = append(list, move{act: i + 1})
 		}
 	}
 	return list
 }
 
+// name describes a move.
+func (w *world) name(m move) string {
+	switch {
+	case m.lost:
+		return m.process.node.name + " " + m.process.Label() + ", its reply lost"
+	case m.process != nil:
+		return m.process.node.name + " " + m.process.Label()
+	case m.crash != nil:
+		return m.crash.name + " crashes"
+	case m.act > 0:
+		return w.scenario.acts[m.act-1].name
+	default:
+		return "tick"
+	}
+}
+
+// do lets a move happen.
+func (w *world) do(m move) error {
+	switch {
+	case m.process != nil:
+		if m.lost {
+			w.losses--
+			w.lose = true
+		}
+		return w.run(m.process)
+	case m.crash != nil:
+		w.crashes--
+		m.crash.crash()
+		return w.verify("crash", w.last)
+	case m.act > 0:
+		return w.act(m.act - 1)
+	default:
+		w.ticks--
+		w.clock += checkTick
+		return w.verify("tick", w.last)
+	}
+}
+
 // Choices names what may happen next.
 func (w *world) Choices() []string {
 	var names []string
-	for _, c := range w.moves() {
-		names = append(names, c.name)
+	for _, m := range w.moves() {
+		names = append(names, w.name(m))
 	}
 	return names
 }
@@ -179,7 +207,7 @@ func (w *world) Choices() []string {
 // Do lets choice i happen, and checks what it changed.
 func (w *world) Do(i int, replayed bool) error {
 	w.replayed = replayed
-	if err := w.moves()[i].do(); err != nil {
+	if err := w.do(w.moves()[i]); err != nil {
 		return err
 	}
 	for _, n := range w.nodes {

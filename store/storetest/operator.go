@@ -95,7 +95,7 @@ func requeueAllOrNothing(b *bed) {
 	b.wantError(b.s.Requeue(b.ctx(), append(slices.Clone(ids), store.DeliveryID{EventID: "missing", Handler: "h"}), b.now), store.ErrNotFound)
 	b.wantError(b.s.Requeue(b.ctx(), append(slices.Clone(ids), store.DeliveryID{EventID: "pending", Handler: "h"}), b.now), store.ErrState)
 	b.counts(1, 0, 3)
-	if err := b.s.Requeue(b.ctx(), ids, b.now); err != nil {
+	if err := b.s.Requeue(b.ctx(), append(ids, ids[0]), b.now); err != nil {
 		b.t.Fatalf("requeue: %v", err)
 	}
 	b.counts(3, 0, 1)
@@ -227,6 +227,16 @@ func cancelEvent(b *bed) {
 	b.wantError(b.s.CancelEvent(b.ctx(), "shared", b.now), store.ErrRunning)
 	b.settle("w", reschedule(c, b.now))
 	b.wantError(b.s.CancelEvent(b.ctx(), "shared", b.now), store.ErrState)
+	other := b.one("w", "g", "shared")
+	b.wantError(b.s.CancelEvent(b.ctx(), "shared", b.now), store.ErrRunning) // Trying again may help.
+	b.settle("w", release(other))
+	// One of several that has completed.
+	b.publish(b.event("half", "", "x", "y"))
+	b.complete("w", b.one("w", "x", "half"))
+	b.wantError(b.s.CancelEvent(b.ctx(), "half", b.now), store.ErrState)
+	if n, err := b.s.DropPending(b.ctx(), "y", 1, b.now); n != 1 || err != nil {
+		b.t.Fatalf("drop: %d, %v", n, err)
+	}
 	b.counts(2, 0, 0)
 	b.pass(2 * time.Hour)
 	b.wantEvents(b.claim("w", plenty, "h", "g"), "shared", "shared")
