@@ -154,7 +154,10 @@ type call struct {
 	reply chan error
 }
 
-func newDesk(t *testing.T) *desk { return &desk{t: t, calls: make(chan *call, 10_000)} }
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	return &desk{t: t, calls: make(chan *call, 10_000)}
+}
 
 func (d *desk) handle(ctx context.Context, e *relaybus.RawEvent) error {
 	c := &call{ctx: ctx, event: e, reply: make(chan error)}

@@ -175,6 +175,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// fieldError says what is wrong with a field.
+func fieldError(field, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", field, fmt.Errorf(format, args...))
+}
+
 // validate reports everything that is wrong at once.
 func (c Config) validate(f store.Features) error {
 	var errs []error
@@ -194,10 +199,10 @@ func (c Config) validate(f store.Features) error {
 		}
 	}
 	if reason := checkText(c.Source, maxName); reason != "" {
-		errs = append(errs, fmt.Errorf("Source: %s", reason))
+		errs = append(errs, fieldError("Source", "%s", reason))
 	}
 	if reason := checkText(c.Owner, maxName); reason != "" {
-		errs = append(errs, fmt.Errorf("Owner: %s", reason))
+		errs = append(errs, fieldError("Owner", "%s", reason))
 	}
 	if c.TransactionMode > Optional {
 		errs = append(errs, fmt.Errorf("TransactionMode %d: must be Required or Optional", c.TransactionMode))
@@ -235,23 +240,23 @@ func (c Config) validate(f store.Features) error {
 	check(c.Retry.validate("Retry"))
 	for i, h := range c.Hooks {
 		if !isHook(h) {
-			errs = append(errs, fmt.Errorf("Hooks[%d]: %T implements no hook", i, h))
+			errs = append(errs, fieldError(fmt.Sprintf("Hooks[%d]", i), "%T implements no hook", h))
 		}
 	}
 	for i, m := range c.Middleware {
 		if m == nil {
-			errs = append(errs, fmt.Errorf("Middleware[%d] is nil", i))
+			errs = append(errs, fieldError(fmt.Sprintf("Middleware[%d]", i), "is nil"))
 		}
 	}
 	goTypes := make(map[string]reflect.Type)
 	for i, t := range c.EventTypes {
 		if t == nil {
-			errs = append(errs, fmt.Errorf("EventTypes[%d] is nil", i))
+			errs = append(errs, fieldError(fmt.Sprintf("EventTypes[%d]", i), "is nil"))
 		} else if reason := checkTypeName(t.Name()); reason != "" {
-			errs = append(errs, fmt.Errorf("EventTypes[%d]: name %s", i, reason))
+			errs = append(errs, fieldError(fmt.Sprintf("EventTypes[%d]", i), "name %s", reason))
 		} else if own := t.payloadType(); own != nil {
 			if old := goTypes[t.Name()]; old != nil && old != own {
-				errs = append(errs, fmt.Errorf("EventTypes[%d]: %s is defined with two Go types, %v and %v", i, t.Name(), old, own))
+				errs = append(errs, fieldError(fmt.Sprintf("EventTypes[%d]", i), "%s is defined with two Go types, %v and %v", t.Name(), old, own))
 			}
 			goTypes[t.Name()] = own
 		}

@@ -76,7 +76,7 @@ func (b *Bus) wrap(h *Handler) error {
 	for i, m := range slices.Backward(b.cfg.Middleware) {
 		wrapped, err := wrapOnce(m, h.wrapped)
 		if err != nil {
-			return fmt.Errorf("Middleware[%d] %w", i, err)
+			return fmt.Errorf("middleware %d %w", i, err)
 		}
 		h.wrapped = wrapped
 	}

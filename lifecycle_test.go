@@ -255,6 +255,33 @@ func TestStopWithoutDatabase(t *testing.T) {
 	})
 }
 
+// A stop does not sit out the wait after the store's last error.
+func TestStopAfterOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		b := newBed(t, nil, things("h", d.heed))
+		if err := b.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.publish(raw("e-1"))
+		b.store.failBefore(opSettle, func(context.Context) error { return unavailable() })
+		d.next().reply <- nil
+		pass(20 * time.Second)
+		b.store.failBefore(opSettle, times(2, unavailable()))
+		began := time.Now()
+		if err := b.Stop(t.Context()); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Errorf("Stop took %v", took)
+		}
+		if s := newBedOn(t, b.store.Instance(), nil).stats(); s.Completed != 1 {
+			t.Errorf("statistics are %+v", s)
+		}
+	})
+}
+
 // F06: a stop while a claim's reply is under way gives back what it brings.
 func TestStopDuringClaim(t *testing.T) {
 	t.Parallel()

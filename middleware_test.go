@@ -74,7 +74,7 @@ func TestMiddlewareThatCannotBe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.Subscribe(things("h", ignore)); !errors.Is(err, relaybus.ErrConfiguration) || !strings.Contains(err.Error(), "Middleware[0]") || strings.Contains(err.Error(), "secret") {
+			if err := b.Subscribe(things("h", ignore)); !errors.Is(err, relaybus.ErrConfiguration) || !strings.Contains(err.Error(), "middleware 0") || strings.Contains(err.Error(), "secret") {
 				t.Errorf("Subscribe: %v", err)
 			}
 		})

@@ -23,6 +23,7 @@ type orderLog struct {
 }
 
 func newOrderLog(t *testing.T) *orderLog {
+	t.Helper()
 	return &orderLog{t: t, running: map[string]string{}, first: map[string][]int64{}, seen: map[string]bool{}}
 }
 

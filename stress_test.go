@@ -44,7 +44,7 @@ func everythingAtOnce(t *testing.T, seed uint64) {
 	dice := &dice{r: rand.New(rand.NewPCG(seed, 1))}
 	s := memstore.New(memstore.Config{History: true})
 	var done atomic.Int64
-	handle := func(ctx context.Context, e *relaybus.RawEvent) error {
+	handle := func(ctx context.Context, _ *relaybus.RawEvent) error {
 		switch dice.n(12) {
 		case 0:
 			return errBoom

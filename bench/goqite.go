@@ -144,7 +144,8 @@ func (g *goqitePeer) work(ctx context.Context, handled func(order), done func())
 
 // receive is one worker of a tuned setting.
 func receive(ctx context.Context, q *goqite.Queue, handled func(order), done func()) error {
-	for {
+	// It receives what is there also when the context has ended.
+	for ctx.Err() == nil {
 		m, err := q.ReceiveAndWait(ctx, goqitePoll)
 		if ctx.Err() != nil && m == nil {
 			return nil
@@ -160,6 +161,7 @@ func receive(ctx context.Context, q *goqite.Queue, handled func(order), done fun
 		}
 		done()
 	}
+	return nil
 }
 
 func handleBody(body []byte, handled func(order)) error {

@@ -38,6 +38,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	if o.raw != "" {
+		if err := r.saveJSON(o.raw); err != nil {
+			return fmt.Errorf("write raw report: %w", err)
+		}
+	}
 	if o.json {
 		return r.writeJSON(out)
 	}

@@ -17,6 +17,7 @@ type options struct {
 	only   []string
 	dir    string
 	json   bool
+	raw    string
 	rounds int
 
 	publishTime time.Duration
@@ -81,6 +82,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	only := flags.String("only", "", "comma-separated `names` of the contenders to run: floor, relaybus, goqite, river (default all)")
 	flags.StringVar(&o.dir, "dir", "", "`directory` for the database files (default the system's for temporary files)")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	flags.StringVar(&o.raw, "raw", "", "also write JSON, with the values of all rounds, to this `file`")
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "interleaved `rounds` of each measurement")
 	flags.DurationVar(&o.publishTime, "publish-time", o.publishTime, "`time` that one round of publishing takes")
 	flags.StringVar(&o.variants, "variants", "", "publish only in variants whose name contains this `text`")

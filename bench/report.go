@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"os"
 	"slices"
 )
 
@@ -92,6 +94,16 @@ func (r *report) checkedAll(name, system string) {
 			m.Checked = true
 		}
 	}
+}
+
+// saveJSON writes the report to a file.
+func (r *report) saveJSON(path string) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return r.writeJSON(f)
 }
 
 func (r *report) writeJSON(w io.Writer) error {

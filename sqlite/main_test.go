@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if isProgram() {
+		os.Exit(programMain())
+	}
 	os.Exit(m.Run())
 }
 

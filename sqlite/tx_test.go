@@ -16,18 +16,19 @@ func TestLazyTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, sqlite.Config{})
 	b.exec(`CREATE TABLE orders (id TEXT)`)
-	other := open(t, b.path, sqlite.Config{BusyTimeout: time.Millisecond})
-	writes := func() error {
-		return other.Transact(t.Context(), store.TxOptions{}, func(context.Context, store.Tx) error { return nil })
+	patient := open(t, b.path, sqlite.Config{})
+	hasty := open(t, b.path, sqlite.Config{BusyTimeout: 100 * time.Millisecond})
+	writes := func(s *sqlite.Store) error {
+		return s.Transact(t.Context(), store.TxOptions{}, func(context.Context, store.Tx) error { return nil })
 	}
 	err := b.s.Transact(t.Context(), store.TxOptions{Lazy: true}, func(ctx context.Context, _ store.Tx) error {
-		if err := writes(); err != nil {
+		if err := writes(patient); err != nil {
 			t.Errorf("another process can't write beside an unused transaction: %v", err)
 		}
 		if _, err := sqlite.Tx(ctx).ExecContext(ctx, `INSERT INTO orders VALUES ('a')`); err != nil {
 			return err
 		}
-		if err := writes(); !errors.Is(err, store.ErrUnavailable) {
+		if err := writes(hasty); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("another process writes inside of a transaction: %v", err)
 		}
 		return nil
@@ -87,15 +88,18 @@ func TestLazyTransactionRefused(t *testing.T) {
 // with an error that says what holds it up.
 func TestNestedTransaction(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sqlite.Config{BusyTimeout: 5 * time.Millisecond})
+	b := newBed(t, sqlite.Config{})
+	b.s = open(t, b.path, sqlite.Config{BusyTimeout: 100 * time.Millisecond})
+	// The connection is there before the clock ticks.
+	if err := b.s.DB().PingContext(t.Context()); err != nil {
+		t.Fatalf("ping: %v", err)
+	}
 	ctx := t.Context()
 	err := b.s.Transact(ctx, store.TxOptions{}, func(context.Context, store.Tx) error {
 		calls := map[string]error{
 			"transact": b.s.Transact(ctx, store.TxOptions{}, func(context.Context, store.Tx) error { return nil }),
 			"pause":    b.s.PauseHandler(ctx, "h", true, b.now),
 		}
-		_, calls["claim"] = b.s.Claim(ctx, b.request("w", 1, "h"))
-		delete(calls, "claim") // It finds nothing, and so needs no turn.
 		for name, err := range calls {
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "transaction of this process") {
 				t.Errorf("%s: %v", name, err)

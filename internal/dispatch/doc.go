@@ -25,6 +25,11 @@
 // that runs nothing (but never more than half of all slots). So one hung
 // handler can't keep a quiet one from starting.
 //
+// Deliveries are claimed ahead for handlers that work them off quickly. When
+// there are more busy handlers than slots, each such claim also brings something
+// for those that run nothing, so that their turn comes. What waits here for a
+// third of a lease goes back.
+//
 // # Stopping
 //
 // Fetch stops first. Running handlers get the grace period; then their contexts

@@ -47,6 +47,8 @@ type Engine struct {
 
 	fetchKick  chan struct{}
 	settleKick chan struct{}
+	// hurry is closed by Stop: settling waits no longer after an error.
+	hurry chan struct{}
 
 	// gate is held while users changes between 0 and 1, with everything that
 	// follows from it. It is never taken under mu.
@@ -69,6 +71,7 @@ func New(cfg Config) *Engine {
 		taken:      make(map[key]int),
 		fetchKick:  make(chan struct{}, 1),
 		settleKick: make(chan struct{}, 1),
+		hurry:      make(chan struct{}),
 	}
 	e.quiet = len(cfg.Handlers)
 	now := cfg.Clock.Now()

@@ -62,7 +62,7 @@ func (e *Engine) renew(ctx context.Context) bool {
 			told = append(told, j)
 		}
 	}
-	e.startNext()
+	e.startNext() //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
 	e.mu.Unlock()
 	for _, j := range told {
 		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)

@@ -59,7 +59,7 @@ func (e *Engine) run(ctx context.Context, j *job) {
 			stopTimeout()
 		}
 		j.cancel(nil)
-		e.returned(j, err, cause)
+		e.returned(j, err, cause) //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
 	}()
 	e.cfg.Observer.Started(j.h.Handler, &j.c)
 	if j.h.Timeout > 0 {

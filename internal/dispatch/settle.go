@@ -76,7 +76,11 @@ func (e *Engine) settleLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		e.sleep(ctx, backoff(errs, time.Second), nil)
+		if e.isClosing() {
+			e.sleep(ctx, min(backoff(errs, time.Second), max(e.cfg.Grace/10, time.Millisecond)), nil)
+		} else {
+			e.sleep(ctx, backoff(errs, time.Second), e.hurry)
+		}
 	}
 }
 

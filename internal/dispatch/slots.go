@@ -186,6 +186,8 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 // isHungry reports whether h runs nothing, has nothing waiting, and could start
 // one if it had a slot.
 func (e *Engine) isHungry(h *handlerState, now time.Time) bool {
-	return h.running == 0 && len(h.queue) == 0 && h.outages == 0 && !e.exclusive(now) &&
-		!(h.Transactional && e.cfg.SerialTransactions) && h.rate.available(now, 1) > 0
+	if e.exclusive(now) || (h.Transactional && e.cfg.SerialTransactions) {
+		return false
+	}
+	return h.running == 0 && len(h.queue) == 0 && h.outages == 0 && h.rate.available(now, 1) > 0
 }

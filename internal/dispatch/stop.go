@@ -74,6 +74,9 @@ func (s *StopError) Unwrap() error { return s.Err }
 // returns earlier when the context ends.
 func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	e.mu.Lock()
+	if !e.closing {
+		close(e.hurry)
+	}
 	e.closing = true
 	started := e.started
 	e.mu.Unlock()

@@ -17,7 +17,7 @@ func storeScenarios() []scenario {
 			<-r.started
 			r.store.sever(hangs)
 			r.pass(50 * time.Millisecond)
-			if err := r.stopThrice(second); err == nil {
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil, and could give nothing back")
 			}
 			r.wantGoroutines(0)
@@ -29,7 +29,7 @@ func storeScenarios() []scenario {
 			<-r.started
 			r.store.sever(refuses)
 			r.pass(50 * time.Millisecond)
-			if err := r.stopThrice(second); err == nil {
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil, and could give nothing back")
 			}
 			r.wantGoroutines(0)
@@ -38,19 +38,19 @@ func storeScenarios() []scenario {
 			r.open(nil, r.quick("h", time.Millisecond))
 			r.start()
 			r.store.sever(pick(r, hangs, refuses))
-			r.pass(3 * time.Second)
-			if err := r.stopThrice(second); err == nil {
+			r.pass(2 * time.Second)
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil, and could not give its lanes back")
 			}
 			r.wantGoroutines(0)
 		}},
 		{"while the store is cut and a handler ignores its context", func(r *rig) {
-			r.open(nil, r.hung("hung"))
+			r.open(nil, r.hung())
 			r.publish(1)
 			r.start()
 			<-r.started
 			r.store.sever(pick(r, hangs, refuses))
-			wantStillRunning(r, r.stop(second), "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung")
 			r.wantGoroutines(1)
 		}},
 		{"while the answer of a claim is under way", func(r *rig) {
@@ -66,7 +66,7 @@ func storeScenarios() []scenario {
 			r.start()
 			<-arrived
 			r.pass(60 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			r.wantGoroutines(0)
 			r.wantFree(5-int(r.handled.Load()), "h")
 		}},
@@ -82,7 +82,7 @@ func storeScenarios() []scenario {
 			r.start()
 			<-arrived
 			r.pass(50 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			r.wantGoroutines(0)
 			r.wantFree(5, "h")
 		}},
@@ -103,7 +103,7 @@ func storeScenarios() []scenario {
 				ended <- err
 			}()
 			stopped := make(chan error, 1)
-			go func() { stopped <- r.stopThrice(second) }()
+			go func() { stopped <- r.stopThrice(r.ample()) }()
 			r.pass(100 * time.Millisecond)
 			close(goOn)
 			wantNil(r, "Stop", <-stopped)
@@ -122,7 +122,7 @@ func storeScenarios() []scenario {
 			r.start()
 			<-arrived
 			r.pass(50 * time.Millisecond)
-			if err := r.stopThrice(second); err == nil {
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil, and lost the completion")
 			}
 			r.wantGoroutines(0)
@@ -134,7 +134,7 @@ func storeScenarios() []scenario {
 			r.start()
 			<-r.started
 			r.store.hold("relinquish", pick(r, hangs, refuses))
-			if err := r.stopThrice(second); err == nil {
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil, and could not give its lanes back")
 			}
 			r.wantGoroutines(0)

@@ -12,27 +12,27 @@ import (
 func handlerScenarios() []scenario {
 	return []scenario{
 		{"with a handler that ignores its context", func(r *rig) {
-			r.open(nil, r.hung("hung"), r.quick("quick", time.Millisecond))
+			r.open(nil, r.hung(), r.quick("quick", time.Millisecond))
 			r.publish(1)
 			r.start()
 			<-r.started
 			<-r.started
 			r.pass(50 * time.Millisecond)
-			wantStillRunning(r, r.stopThrice(second), "hung")
+			wantStillRunning(r, r.stopThrice(r.brief()), "hung")
 			r.wantGoroutines(1)
 			r.wantFree(1, "hung", "quick")
 			r.letGo()
 			r.wantGoroutines(0)
 		}},
 		{"with many of them and a backlog", func(r *rig) {
-			r.open(func(c *relaybus.Config) { c.Concurrency = 3 }, r.hung("hung"))
+			r.open(func(c *relaybus.Config) { c.Concurrency = 3 }, r.hung())
 			r.publish(10)
 			r.start()
 			<-r.started
 			<-r.started
 			<-r.started
 			r.pass(50 * time.Millisecond)
-			wantStillRunning(r, r.stop(second), "hung", "hung", "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung", "hung", "hung")
 			r.wantGoroutines(3)
 			r.wantFree(10, "hung")
 		}},
@@ -48,7 +48,7 @@ func handlerScenarios() []scenario {
 			r.start()
 			<-r.started
 			r.pass(50 * time.Millisecond)
-			wantStillRunning(r, r.stop(second), "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung")
 			r.wantGoroutines(1)
 			r.wantFree(1, "hung")
 			r.letGo()
@@ -61,19 +61,19 @@ func handlerScenarios() []scenario {
 		}},
 		{"with one that has run into its timeout", func(r *rig) {
 			r.open(func(c *relaybus.Config) { c.CancelGrace = 20 * time.Millisecond },
-				r.hung("hung", relaybus.Timeout(10*time.Millisecond)))
+				r.hung(relaybus.Timeout(10*time.Millisecond)))
 			r.publish(1)
 			r.start()
 			<-r.started
 			r.pass(60 * time.Millisecond)
-			wantStillRunning(r, r.stop(second), "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung")
 			r.wantGoroutines(1)
 		}},
 		{"with one that ignores its context, by Run", func(r *rig) {
 			ctx, cancel := context.WithCancel(context.Background())
 			r.open(func(c *relaybus.Config) {
 				c.ShutdownTimeout, c.CancelGrace = 100*time.Millisecond, 50*time.Millisecond
-			}, r.hung("hung"))
+			}, r.hung())
 			r.publish(1)
 			ended := make(chan error, 1)
 			go func() { ended <- r.bus.Run(ctx) }()
@@ -85,6 +85,7 @@ func handlerScenarios() []scenario {
 			if took := time.Since(began); r.virtual && took > 200*time.Millisecond {
 				r.Errorf("Run took %v to end", took)
 			}
+			r.hurried.Store(true)
 			wantStillRunning(r, err, "hung")
 			r.wantGoroutines(1)
 			r.wantFree(1, "hung")
@@ -100,7 +101,7 @@ func handlerScenarios() []scenario {
 			}()
 			<-r.started
 			r.pass(50 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			wantNilOr(r, "RunOnce", <-ended, relaybus.ErrStopped)
 			r.wantGoroutines(0)
 			r.wantFree(3-int(r.handled.Load()), "h")
@@ -116,13 +117,13 @@ func handlerScenarios() []scenario {
 			}()
 			<-r.started
 			r.pass(100 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			wantNilOr(r, "Drain", <-ended, relaybus.ErrStopped)
 			r.wantGoroutines(0)
 			r.wantFree(30-int(r.handled.Load()), "h")
 		}},
 		{"during a Drain whose handler ignores its context", func(r *rig) {
-			r.open(nil, r.hung("hung"))
+			r.open(nil, r.hung())
 			r.start()
 			r.publish(1)
 			<-r.started
@@ -132,7 +133,7 @@ func handlerScenarios() []scenario {
 				ended <- err
 			}()
 			r.pass(50 * time.Millisecond)
-			wantStillRunning(r, r.stop(second), "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung")
 			wantNilOr(r, "Drain", <-ended, relaybus.ErrStopped)
 			r.wantGoroutines(1)
 			r.wantFree(1, "hung")
@@ -148,8 +149,8 @@ func handlerScenarios() []scenario {
 			}()
 			<-r.started
 			cancel()
-			<-ended
-			wantIs(r, "Stop", r.stop(second), relaybus.ErrNotStarted)
+			wantNilOr(r, "RunOnce", <-ended, context.Canceled)
+			wantIs(r, "Stop", r.stop(r.ample()), relaybus.ErrNotStarted)
 			r.wantGoroutines(0)
 			r.wantFree(-1, "h")
 		}},

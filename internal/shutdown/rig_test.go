@@ -2,6 +2,7 @@ package shutdown_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -93,7 +94,8 @@ func (r *rig) quick(id string, d time.Duration) relaybus.Handler {
 }
 
 // hung is a handler that ignores its context until the rig lets it go.
-func (r *rig) hung(id string, options ...relaybus.HandlerOption) relaybus.Handler {
+func (r *rig) hung(options ...relaybus.HandlerOption) relaybus.Handler {
+	const id = "hung"
 	return relaybus.Handle(id, []string{"t"}, func(context.Context, *relaybus.RawEvent) error {
 		r.started <- id
 		select {
@@ -121,13 +123,26 @@ func (r *rig) pass(d time.Duration) {
 	<-time.After(time.Duration(r.rand.Int64N(int64(d))))
 }
 
-// stop stops the bus with a deadline, which it must keep. In real time it is a
-// shorter one.
+// brief is a second, and less in real time: for a Stop that uses up its time.
+func (r *rig) brief() time.Duration {
+	if r.virtual {
+		return time.Second
+	}
+	return time.Second / 10
+}
+
+// ample is a second, and more in real time: for a Stop that need not hurry,
+// however busy the machine is.
+func (r *rig) ample() time.Duration {
+	if r.virtual {
+		return time.Second
+	}
+	return 20 * time.Second
+}
+
+// stop stops the bus with a deadline, which it must keep.
 func (r *rig) stop(most time.Duration) error {
 	r.Helper()
-	if !r.virtual {
-		most /= 4
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	began := time.Now()
@@ -151,12 +166,16 @@ func (r *rig) stopThrice(most time.Duration) error {
 		wg.Go(func() { errs[i] = r.stop(most) })
 	}
 	wg.Wait()
+	first := errs[0]
 	for _, err := range errs[1:] {
 		if (err == nil) != (errs[0] == nil) {
 			r.Errorf("three calls of Stop returned %q", errs)
 		}
+		if _, ok := errors.AsType[*relaybus.StopError](err); ok {
+			first = err // the others may have run into the same deadline first
+		}
 	}
-	return errs[0]
+	return first
 }
 
 // wantFree drains the database by another process, at once: it must get n

@@ -15,12 +15,12 @@ func startScenarios() []scenario {
 		{"before the start", func(r *rig) {
 			r.open(nil, r.quick("h", time.Millisecond))
 			for range 3 {
-				wantIs(r, "Stop", r.stop(second), relaybus.ErrNotStarted)
+				wantIs(r, "Stop", r.stop(r.ample()), relaybus.ErrNotStarted)
 			}
 			r.start()
 			r.publish(1)
 			<-r.started
-			wantNil(r, "Stop", r.stop(second))
+			wantNil(r, "Stop", r.stop(r.ample()))
 			wantIs(r, "Start", r.bus.Start(r.Context()), relaybus.ErrStopped)
 			r.wantGoroutines(0)
 		}},
@@ -31,7 +31,7 @@ func startScenarios() []scenario {
 			go func() { ended <- r.bus.Start(context.Background()) }()
 			r.awaitStarting()
 			r.pass(50 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			wantIs(r, "Start", <-ended, relaybus.ErrStopped)
 			wantIs(r, "Publish", r.bus.Publish(r.Context(), relaybus.Raw("t", []byte(`1`))), relaybus.ErrStopped)
 			r.wantGoroutines(0)
@@ -45,12 +45,12 @@ func startScenarios() []scenario {
 			ended := make(chan error, 1)
 			go func() { ended <- r.bus.Start(context.Background()) }()
 			r.awaitStarting()
-			if err := r.stopThrice(second); err == nil {
+			if err := r.stopThrice(r.brief()); err == nil {
 				r.Error("Stop returned nil while the start goes on")
 			}
 			r.letGo()
 			wantIs(r, "Start", <-ended, relaybus.ErrStopped)
-			wantNil(r, "Stop after it", ignore(r.stop(second)))
+			wantNil(r, "Stop after it", r.stop(r.ample()))
 			r.wantGoroutines(0)
 		}},
 		{"after a start whose context ended", func(r *rig) {
@@ -63,7 +63,7 @@ func startScenarios() []scenario {
 			r.pass(50 * time.Millisecond)
 			cancel(errStarted)
 			wantIs(r, "Start", <-ended, errStarted)
-			_ = r.stopThrice(second) // it says what Start said; that it returns is what counts
+			wantNil(r, "Stop", r.stopThrice(r.ample())) // why it did not start, Start has said
 			wantIs(r, "Publish", r.bus.Publish(r.Context(), relaybus.Raw("t", []byte(`1`))), relaybus.ErrStopped)
 			r.wantGoroutines(0)
 		}},
@@ -74,7 +74,7 @@ func startScenarios() []scenario {
 			go func() { ended <- r.bus.Start(context.Background()) }()
 			err := r.stopThriceAnyhow()
 			if startErr := <-ended; startErr == nil && errors.Is(err, relaybus.ErrNotStarted) {
-				wantNil(r, "Stop", r.stop(second)) // it came too early
+				wantNil(r, "Stop", r.stop(r.ample())) // it came too early
 			} else if startErr != nil && !errors.Is(startErr, relaybus.ErrStopped) {
 				r.Errorf("Start: %v", startErr)
 			}
@@ -89,7 +89,7 @@ func startScenarios() []scenario {
 func (r *rig) stopThriceAnyhow() error {
 	errs := make(chan error, 3)
 	for range 3 {
-		go func() { errs <- r.stop(second) }()
+		go func() { errs <- r.stop(r.ample()) }()
 	}
 	var early error
 	for range 3 {
@@ -97,7 +97,7 @@ func (r *rig) stopThriceAnyhow() error {
 			early = err
 		}
 	}
-	if early != nil && !errors.Is(r.stop(second), relaybus.ErrNotStarted) {
+	if early != nil && !errors.Is(r.stop(r.brief()), relaybus.ErrNotStarted) {
 		return nil
 	}
 	return early
@@ -109,7 +109,5 @@ func (r *rig) awaitStarting() {
 		<-time.After(time.Millisecond)
 	}
 }
-
-func ignore(error) error { return nil }
 
 func pick[T any](r *rig, list ...T) T { return list[r.rand.IntN(len(list))] }

@@ -2,11 +2,10 @@ package shutdown_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/relaybus-go/relaybus"
 )
@@ -57,7 +56,7 @@ func TestStopInRealTime(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(realRounds) {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 					t.Parallel()
 					r := newRig(t, seed, false)
 					defer r.letGo()
@@ -103,5 +102,3 @@ func wantIs(r *rig, what string, err, class error) {
 		r.Errorf("%s returned %v, want %v", what, err, class)
 	}
 }
-
-const second = time.Second

@@ -55,7 +55,7 @@ func transportScenarios() []scenario {
 			go func() { ended <- r.bus.Start(context.Background()) }()
 			<-other.connects
 			r.pass(50 * time.Millisecond)
-			wantNil(r, "Stop", r.stopThrice(second))
+			wantNil(r, "Stop", r.stopThrice(r.ample()))
 			wantIs(r, "Start", <-ended, relaybus.ErrStopped)
 			if first.closes.Load() != 1 || other.closes.Load() != 0 {
 				r.Errorf("the connected transport was closed %d times, the other %d times", first.closes.Load(), other.closes.Load())
@@ -72,7 +72,9 @@ func transportScenarios() []scenario {
 			<-other.connects
 			cancel(errStarted)
 			wantIs(r, "Start", <-ended, errStarted)
-			_ = r.stopThrice(2 * second) // it says what Start said; that it returns is what counts
+			if err := r.stop(r.ample()); err == nil || !strings.Contains(err.Error(), "first") {
+				r.Errorf("Stop returned %v, want an error that names the transport", err)
+			}
 			r.wantGoroutines(0)
 		}},
 		{"while a transport does not close", func(r *rig) {
@@ -82,7 +84,7 @@ func transportScenarios() []scenario {
 			r.publish(3)
 			r.start()
 			<-r.started
-			err := r.stop(pick(r, second, 5*second))
+			err := r.stop(pick(r, r.brief(), 3*r.brief()))
 			if err == nil || !strings.Contains(err.Error(), "second") || strings.Contains(err.Error(), "first") {
 				r.Errorf("Stop returned %v, want an error that names the transport", err)
 			}
@@ -95,11 +97,11 @@ func transportScenarios() []scenario {
 		{"while a transport does not close and a handler ignores its context", func(r *rig) {
 			slow := newSlowTransport("slow")
 			slow.close = hangs
-			r.open(func(c *relaybus.Config) { c.Transports = []transport.Transport{slow} }, r.hung("hung"))
+			r.open(func(c *relaybus.Config) { c.Transports = []transport.Transport{slow} }, r.hung())
 			r.publish(1)
 			r.start()
 			<-r.started
-			err := r.stop(second)
+			err := r.stop(r.brief())
 			wantStillRunning(r, err, "hung")
 			if err != nil && !strings.Contains(err.Error(), "slow") {
 				r.Errorf("Stop returned %v, want an error that names the transport, too", err)
@@ -122,7 +124,7 @@ func transportScenarios() []scenario {
 			})
 			wantNil(r, "Put", broker.Put("in", transport.Message{ID: "m", Type: "t", Payload: []byte(`1`), CreatedAt: time.Now()}))
 			<-arrived
-			_ = r.stopThrice(second) // whether the message is left is the consumer's affair; that it returns is what counts
+			_ = r.stopThrice(r.brief()) // whether the message is left is the consumer's affair; that it returns is what counts
 			r.wantGoroutines(0)
 		}},
 		{"while a message is received, the store is cut and a handler ignores its context", func(r *rig) {
@@ -131,7 +133,7 @@ func transportScenarios() []scenario {
 			r.open(func(c *relaybus.Config) {
 				c.Transports = []transport.Transport{broker.Transport("mem")}
 				c.Subscriptions = []relaybus.Subscription{{ID: "s", Transport: "mem", Source: "in"}}
-			}, r.hung("hung"))
+			}, r.hung())
 			r.start()
 			r.publish(1)
 			<-r.started
@@ -142,7 +144,7 @@ func transportScenarios() []scenario {
 			})
 			wantNil(r, "Put", broker.Put("in", transport.Message{ID: "m", Type: "t", Payload: []byte(`1`), CreatedAt: time.Now()}))
 			<-arrived
-			wantStillRunning(r, r.stop(second), "hung")
+			wantStillRunning(r, r.stop(r.brief()), "hung")
 			r.wantGoroutines(1)
 			r.wantFree(1, "hung")
 		}},

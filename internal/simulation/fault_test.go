@@ -2,8 +2,8 @@ package simulation_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -58,7 +58,7 @@ func (f *faults) draw(op string) (fault, *rand.Rand) {
 	f.calls[op]++
 	n := f.calls[op]
 	f.mu.Unlock()
-	r := p.world.plan.random("fault", p.plan.owner, fmt.Sprint(p.incarnation), op, fmt.Sprint(n))
+	r := p.world.plan.random("fault", p.plan.owner, strconv.Itoa(p.incarnation), op, strconv.Itoa(n))
 	if p.world.isCalm() || p.world.warming() || r.Float64() >= p.plan.rate {
 		return fault{}, r
 	}

@@ -3,8 +3,8 @@ package simulation_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/relaybus-go/relaybus"
@@ -41,7 +41,7 @@ func (p *process) handler(h *handlerPlan) relaybus.HandlerFunc {
 func (p *process) behave(ctx context.Context, h *handlerPlan, e *relaybus.RawEvent, ordinal int) error {
 	w := p.world
 	lease := w.plan.lease
-	r := w.plan.random("handle", h.name, e.ID, fmt.Sprint(ordinal))
+	r := w.plan.random("handle", h.name, e.ID, strconv.Itoa(ordinal))
 	poison := w.plan.random("poison", h.name, e.ID).IntN(15) == 0
 	what := r.IntN(24)
 	if w.isCalm() {

@@ -159,10 +159,8 @@ func (h *history) commit(id string) {
 		}
 		d := &deliveryRecord{name: deliveryName{id, handler.name}, event: e, handler: handler}
 		h.deliveries[d.name] = d
-		if e.plan.key != "" {
-			k := h.key(d)
-			k.deliveries = append(k.deliveries, d)
-		}
+		k := h.key(d)
+		k.deliveries = append(k.deliveries, d)
 	}
 }
 
@@ -174,6 +172,9 @@ func (h *history) isCommitted(id string) bool {
 
 func (h *history) key(d *deliveryRecord) *keyRecord {
 	hk := handlerKey{d.name.handler, d.event.plan.key}
+	if hk.key == "" {
+		hk.key = "event " + d.name.event // alone, but no two executions of it at once either
+	}
 	k := h.keys[hk]
 	if k == nil {
 		k = &keyRecord{}
@@ -230,9 +231,6 @@ func (h *history) checkClaim(d *deliveryRecord, c store.Claimed) {
 	case c.Attempt != d.attempts+1 || c.Lost != d.lost:
 		h.report("S8: %s was claimed with attempt %d and %d lost, %d attempts ended and %d were lost",
 			d.name, c.Attempt, c.Lost, d.attempts, d.lost)
-	}
-	if d.event.plan.key == "" {
-		return
 	}
 	for _, other := range h.key(d).deliveries {
 		switch {
@@ -418,13 +416,16 @@ func (h *history) start(p *process, handler, event, key string, attempt int, ctx
 	}
 	d.runs++
 	x.ordinal = d.runs
-	if key != "" {
-		h.startKeyed(x)
+	if key != d.event.plan.key {
+		h.report("I4: %s was executed with key %q, and has key %q", d.name, key, d.event.plan.key)
 	}
+	h.startAlone(x)
 	return x
 }
 
-func (h *history) startKeyed(x *execution) {
+// startAlone checks that nothing of its key runs beside an execution, and that
+// it has its place in the order.
+func (h *history) startAlone(x *execution) {
 	d := x.delivery
 	k := h.key(d)
 	for _, o := range k.open {
@@ -452,9 +453,6 @@ func (h *history) end(x *execution, success bool) {
 	d := x.delivery
 	if success {
 		d.successes++
-	}
-	if d.event.plan.key == "" {
-		return
 	}
 	k := h.key(d)
 	for i, o := range k.open {

@@ -102,7 +102,7 @@ const (
 	read
 	stopProcess
 	crashProcess
-	kinds
+	lastKind = crashProcess
 )
 
 // step is what somebody does at some time.
@@ -171,7 +171,7 @@ func (p *plan) planHandlers(r *rand.Rand) {
 
 func (p *plan) planSlots(r *rand.Rand) {
 	rate := pickOne(r, 0, 0.01, 0.03, 0.08, 0.2)
-	n := 2 + r.IntN(3)
+	n := pickOne(r, 1, 2, 2, 3, 3, 4)
 	for i := range n {
 		s := &slotPlan{
 			number:      i,
@@ -209,7 +209,7 @@ func (p *plan) planSteps(r *rand.Rand) {
 	}
 	for range 10 + r.IntN(16) {
 		s := step{
-			kind:   stepKind(r.IntN(int(kinds))),
+			kind:   stepKind(r.UintN(uint(lastKind) + 1)), //nolint:gosec // it is small
 			at:     time.Duration(r.Int64N(int64(p.calm))),
 			slot:   r.IntN(len(p.slots)),
 			choice: r.Uint64(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func (w *world) newProcess(s *slotPlan, incarnation int) *process {
 	w.history.processes = append(w.history.processes, p)
 	w.history.mu.Unlock()
 
-	r := w.plan.random("jitter", s.owner, fmt.Sprint(incarnation))
+	r := w.plan.random("jitter", s.owner, strconv.Itoa(incarnation))
 	var jitter sync.Mutex
 	lease := w.plan.lease
 	bus, err := relaybus.New(p.store, relaybus.Config{

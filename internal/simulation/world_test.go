@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -181,7 +182,7 @@ func (w *world) supervise(s *slotPlan) {
 		if w.isEnding() {
 			return
 		}
-		r := w.plan.random("restart", s.owner, fmt.Sprint(incarnation))
+		r := w.plan.random("restart", s.owner, strconv.Itoa(incarnation))
 		w.sleep(time.Duration(1 + r.Int64N(int64(w.plan.lease))))
 	}
 }

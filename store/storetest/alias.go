@@ -12,6 +12,7 @@ func aliasCases() []testCase {
 		{name: "B21 Z14 a renamed handler takes its old deliveries", run: aliasClaims},
 		{name: "B21 Z14 order holds over the whole set", run: aliasOrder},
 		{name: "B21 Z14 order holds while old and new processes run", run: aliasOrderAcrossOwners},
+		{name: "B21 Z14 a requeued one of the old id waits", run: aliasRequeuedAcrossOwners},
 		{name: "B21 Z14 S10 parked and held deliveries of a set", run: aliasParkedAndHeld},
 		{name: "B21 Z14 takeover and operators go by the stored id", run: aliasTakeover},
 	}
@@ -139,6 +140,28 @@ func aliasOrderAcrossOwners(b *bed) {
 		b.t.Fatalf("relinquish: %v", err)
 	}
 	b.complete("third", b.oneOfSet("third", "e3", "old"))
+}
+
+// aliasRequeuedAcrossOwners: a requeued delivery of the old id lies in a lane
+// that nobody holds, while another worker runs one of the new id.
+func aliasRequeuedAcrossOwners(b *bed) {
+	fresh := b.open()
+	b.publish(b.event("e1", "k", "old"))
+	b.settle("w", bury(b.one("w", "old", "e1"), false))
+	b.relinquish("w")
+	b.publish(b.forSet("e2", "k"))
+	running := b.claimOn(fresh, setRequest("new", b.now, plenty))
+	b.wantEvents(running, "e2")
+	if err := b.s.Requeue(b.ctx(), []store.DeliveryID{{EventID: "e1", Handler: "old"}}, b.now); err != nil {
+		b.t.Fatalf("requeue: %v", err)
+	}
+	if got := b.claimOn(b.s, setRequest("third", b.now, plenty)); len(got) != 0 {
+		b.t.Fatalf("%v runs beside e2", names(got))
+	}
+	if ok := b.settleOn(fresh, "new", completion(running[0])); !ok[0] {
+		b.t.Fatal("the completion was refused")
+	}
+	b.complete("third", b.oneOfSet("third", "e1", "old"))
 }
 
 func aliasParkedAndHeld(b *bed) {

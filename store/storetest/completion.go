@@ -127,6 +127,9 @@ func historyPurged(b *bed) {
 		b.complete("w", b.one("w", "h", numberedName("e", i)))
 		b.pass(time.Hour)
 	}
+	if got := b.purge(store.PurgeRequest{CompletedBefore: epoch(), Limit: 2}); got != (store.PurgeResult{}) {
+		b.t.Errorf("purged %+v, though nothing completed earlier", got)
+	}
 	got := b.purge(store.PurgeRequest{CompletedBefore: epoch().Add(150 * time.Minute), Limit: 2})
 	if got.Events != 3 || got.History != 3 || got.Deliveries != 0 {
 		b.t.Errorf("purged %+v, want 3 events with their history", got)

@@ -22,6 +22,9 @@ func loadCases() []testCase {
 	}
 }
 
+// watchdog ends a load that makes no progress.
+const watchdog = 5 * time.Minute
+
 // load is a number of publishers and workers on several instances of one
 // database. The time is shared, and moves with what the workers do.
 type load struct {
@@ -126,7 +129,10 @@ func (l *load) run() {
 	for len(stores) < l.instances {
 		stores = append(stores, l.b.open())
 	}
-	ctx, stop := context.WithCancelCause(l.b.ctx())
+	// The watchdog is for a store that never finishes; it measures nothing.
+	watched, cancel := context.WithTimeoutCause(l.b.ctx(), watchdog, errors.New("I6: deliveries are left that nobody gets"))
+	defer cancel()
+	ctx, stop := context.WithCancelCause(watched)
 	defer stop(nil)
 	var publishers, workers sync.WaitGroup
 	for p := range l.publishers {
@@ -224,6 +230,9 @@ func (l *load) work(ctx context.Context, s store.Store, w int) error {
 			r.Lease = 10_000 * time.Hour // The clock moves as fast as idle workers turn.
 		}
 		result, err := s.Claim(ctx, r)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Another one failed, or the watchdog ended it.
+		}
 		if l.faults && errors.Is(err, store.ErrLeaseLost) {
 			continue // Taken over in the middle of the claim: nothing was handed out.
 		}

@@ -10,6 +10,7 @@ func purgeCases() []testCase {
 	return []testCase{
 		{name: "S13 B18 completed events go after their retention", run: purgeCompleted},
 		{name: "S13 an event of several handlers goes after the last completion", run: purgeSharedEvent},
+		{name: "S13 F39 the latest completion counts, whoever's clock runs behind", run: purgeClockBehind},
 		{name: "S13 B18 dead deliveries are kept until DeadBefore", run: purgeDead},
 		{name: "S13 Z13 held heads outlive every retention", run: purgeHeld},
 		{name: "S13 an event that is still referenced stays", run: purgeReferenced},
@@ -106,6 +107,20 @@ func purgeSharedEvent(b *bed) {
 	last := start.Add(2*time.Hour + 30*time.Minute)
 	b.wantPurged(store.PurgeRequest{CompletedBefore: last}, 0, 0)
 	b.wantPurged(store.PurgeRequest{CompletedBefore: last.Add(time.Millisecond)}, 4, 0)
+}
+
+func purgeClockBehind(b *bed) {
+	b.publish(b.event("e", "", "h", "g"))
+	early, late := b.one("w", "h", "e"), b.one("w", "g", "e")
+	behind := b.now
+	b.pass(time.Hour)
+	b.complete("w", late)
+	last := b.now
+	b.now = behind
+	b.complete("w", early)
+	b.wantPurged(store.PurgeRequest{CompletedBefore: last}, 0, 0)
+	b.exists("e", true)
+	b.wantPurged(store.PurgeRequest{CompletedBefore: last.Add(time.Millisecond)}, 1, 0)
 }
 
 func purgeDead(b *bed) {

@@ -37,6 +37,10 @@ func takeoverCharges(b *bed) {
 		if c.Attempt != 2 || c.Lost != 1 {
 			b.t.Errorf("%s: attempt %d with %d lost, want 2 and 1", c.Event.ID, c.Attempt, c.Lost)
 		}
+		old, current := b.find(got, c.Event.ID).Lease.Token, c.Lease.Token
+		if current.Claims != old.Claims+1 || current.Epoch <= old.Epoch {
+			b.t.Errorf("%s: token %v after %v, want the next generation in a later epoch", c.Event.ID, current, old)
+		}
 	}
 	for _, d := range b.list(store.Filter{Status: store.StatusRunning}) {
 		if d.Attempts != 1 || d.Lost != 1 || d.Owner != "heir" {

@@ -27,6 +27,7 @@ func transactionCases() []testCase {
 		{name: "B12 CompleteTx commits with the caller's writes", needs: needsEffects, run: completeTxTogether},
 		{name: "B12 CompleteTx is undone by a rollback", run: completeTxRollback},
 		{name: "B12 F16 CompleteTx under a lost lease", run: completeTxLost},
+		{name: "B12 F02 F16 a takeover between CompleteTx and the commit", run: takeoverBeforeCommit},
 		{name: "F09 reading while transactions are open", run: readInsideTransaction},
 		{name: "F09 a transaction inside another goroutine's transaction ends", run: nestedTransaction},
 		{name: "S2 transactions of two callers overlap", needs: needsParallelTransactions, run: overlappingTransactions},
@@ -574,4 +575,39 @@ func overlappingTransactions(b *bed) {
 		b.t.Fatalf("overlapping transactions: %v", err)
 	}
 	b.complete("w", b.one("w", "h", "slow"))
+}
+
+// takeoverBeforeCommit: a worker completes in a transaction, and somebody takes
+// over before it commits. Either the takeover waits and finds nothing, or the
+// commit fails; never do both succeed.
+//
+//nolint:contextcheck // The heir works outside of the transaction.
+func takeoverBeforeCommit(b *bed) {
+	second := b.open()
+	b.publish(b.event("e", "k", "h"))
+	c := b.one("w", "h", "e")
+	b.pass(term + time.Millisecond)
+	var heirs []store.Claimed
+	err := b.s.Transact(b.ctx(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
+		if err := b.s.CompleteTx(ctx, tx, "w", c.Lease, b.now); err != nil {
+			return err
+		}
+		bounded, cancel := context.WithTimeout(b.ctx(), 200*time.Millisecond)
+		defer cancel()
+		result, err := second.Claim(bounded, request("heir", b.now, plenty, "h"))
+		if err != nil {
+			b.oneOf(err, store.ErrTimeout, store.ErrUnavailable, store.ErrConflict)
+		}
+		heirs = result.Deliveries
+		return nil
+	})
+	if len(heirs) > 0 {
+		b.wantError(err, store.ErrLeaseLost)
+		if ok := b.settleOn(second, "heir", completion(heirs[0])); !ok[0] {
+			b.t.Error("the heir's completion was refused")
+		}
+	} else if err != nil {
+		b.t.Errorf("nobody took over, and the commit failed: %v", err)
+	}
+	b.counts(0, 0, 0)
 }

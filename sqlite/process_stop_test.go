@@ -1,0 +1,168 @@
+//go:build unix
+
+package sqlite_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/relaybus-go/relaybus"
+	"github.com/relaybus-go/relaybus/sqlite"
+)
+
+func (r *running) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("send %v to %s: %v", s, r.Name, err)
+	}
+}
+
+// stop stops a process that does not hold the lock of the file, as everybody
+// would have to wait for it then.
+func (c *comeback) stop(t *testing.T, r *running) {
+	t.Helper()
+	tx, err := c.store.DB().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatalf("begin: %v", err)
+	}
+	r.signal(t, syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(r.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("%s did not stop: %v", r.Name, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatalf("roll back: %v", err)
+	}
+}
+
+// F16 F02 I5: a process is stopped while its handler is at work, until another
+// one has taken over from it and completed the delivery. What the first one then
+// does with it changes nothing.
+func TestStoppedProcessComesBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		handler, result string
+	}{
+		{steeredPlain, resultSuccess},
+		{steeredPlain, resultFailure},
+		{steeredPlain, resultPermanent},
+		{steeredTx, resultSuccess},
+		{steeredTx, resultFailure},
+		{steeredTx, resultPermanent},
+	} {
+		for _, heir := range []string{"w", "x"} {
+			t.Run(strings.Join([]string{test.handler, test.result, "heir", heir}, " "), func(t *testing.T) {
+				t.Parallel()
+				c := newComeback(t, test.handler, test.result)
+				c.stop(t, c.first)
+				other := launch(t, c.program("other", heir, false))
+				other.hear(t, saidSucceeded, nil)
+				c.first.give(t)
+				c.first.signal(t, syscall.SIGCONT)
+				c.first.hear(t, saidLost, nil)
+				c.first.mustEnd(t)
+				other.mustEnd(t)
+				for e := range c.first.said {
+					if slices.Contains([]string{saidSucceeded, saidRetried, saidBuried, saidReleased}, e.What) {
+						t.Errorf("the process that had lost its lease said %q", e.What)
+					}
+				}
+				c.check(t)
+			})
+		}
+	}
+}
+
+// F16: a process is stopped with the transaction of its handler open, for longer
+// than its lease. Nobody can write meanwhile. Its effect happens once, whoever
+// completes the delivery in the end.
+func TestProcessStoppedInItsTransaction(t *testing.T) {
+	t.Parallel()
+	c := newComeback(t, steeredTx, resultEffectFirst)
+	c.first.hear(t, saidTurn, nil)
+	c.first.signal(t, syscall.SIGSTOP)
+	other := launch(t, c.program("other", "w", false))
+	wait(t.Context(), 2*c.lease)
+	c.first.give(t)
+	c.first.signal(t, syscall.SIGCONT)
+	// The first one may get it again, and waits then.
+	for range 8 {
+		c.first.give(t)
+	}
+	f := &fleet{t: t}
+	f.await(c.store, c.first, other)
+	c.first.mustEnd(t)
+	other.mustEnd(t)
+	c.check(t)
+}
+
+// comeback is a process that has begun to handle an order.
+type comeback struct {
+	path  string
+	lease time.Duration
+	store *sqlite.Store
+	first *running
+}
+
+func newComeback(t *testing.T, handler, result string) *comeback {
+	t.Helper()
+	c := &comeback{path: filepath.Join(t.TempDir(), "shop.db"), lease: 500 * time.Millisecond}
+	prepare(t, c.path)
+	c.store = open(t, c.path, sqlite.Config{})
+	bus := steeringBus(t, c.store)
+	c.first = launch(t, c.program("first", "w", true))
+	m := orderPlaced.New(order{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
+	if handler == steeredTx {
+		m = orderBooked.New(order{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
+	}
+	steer(t, bus, m)
+	c.first.hear(t, saidStart, func(e entry) bool { return e.Handler == handler })
+	return c
+}
+
+func (c *comeback) program(name, owner string, hold bool) program {
+	return program{
+		Name: name, Role: "work", Path: c.path, Owner: owner, Steered: true, Hold: hold, Lease: c.lease, Poll: 50 * time.Millisecond,
+	}
+}
+
+// check finds the order completed once, and nothing else.
+func (c *comeback) check(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for text, want := range map[string]int{
+		`SELECT count(*) FROM relaybus_deliveries`:                                  0,
+		`SELECT count(*) FROM relaybus_claims`:                                      0,
+		`SELECT count(*) FROM relaybus_owners`:                                      0,
+		`SELECT count(*) FROM relaybus_lanes WHERE owner <> 0`:                      0,
+		`SELECT count(*) FROM relaybus_completions c, json_each(c.list)`:            1,
+		`SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'`: 0,
+		`SELECT (SELECT count(*) FROM effects) - (SELECT count(*) FROM relaybus_events
+			WHERE type = 'order.booked.v1')`: 0,
+	} {
+		var n int
+		if err := c.store.DB().QueryRowContext(ctx, text).Scan(&n); err != nil || n != want {
+			t.Errorf("%s: %d, %v, want %d", text, n, err, want)
+		}
+	}
+}
+
+// F48: as without any fault, when processes are stopped and resumed within their
+// leases.
+func TestProcessesShareTheWorkWhileSomeAreStopped(t *testing.T) {
+	t.Parallel()
+	shareTheWork(t, func(ctx context.Context, workers []*running) {
+		for i := 0; ctx.Err() == nil; i++ {
+			r := workers[i%len(workers)]
+			r.signal(t, syscall.SIGSTOP)
+			wait(ctx, 200*time.Millisecond)
+			r.signal(t, syscall.SIGCONT)
+			wait(ctx, 100*time.Millisecond)
+		}
+	})
+}
