@@ -210,12 +210,19 @@ func (b *Bus) ensureCatalog(ctx context.Context) error {
 func (b *Bus) catalogLoop(ctx context.Context) {
 	failing := false
 	for b.sleep(ctx, b.cfg.CatalogInterval) {
-		err := b.loadCatalog(ctx)
+		err := b.loadCatalogInTime(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read", "error", err)
 		}
 		failing = err != nil
 	}
+}
+
+// loadCatalogInTime is loadCatalog that a store which does not answer can't hang.
+func (b *Bus) loadCatalogInTime(ctx context.Context) error {
+	ctx, cancel := b.within(ctx, b.cfg.LeaseDuration)
+	defer cancel()
+	return b.loadCatalog(ctx)
 }
 
 // sleep waits on the bus's clock, and reports false when the context has ended.
@@ -287,14 +294,14 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 	b.mu.Unlock()
 	var errs []error
 	began := b.cfg.Clock.Now()
+	for _, s := range b.life.services {
+		s.Cancel()
+	}
 	receiveCtx, cancelReceive := share(ctx, 2)
 	receiveCtx, cancel := b.within(receiveCtx, grace)
 	errs = append(errs, b.stopReceiving(receiveCtx))
 	cancel()
 	cancelReceive()
-	for _, s := range slices.Backward(b.life.services) {
-		s.Stop()
-	}
 	if e != nil {
 		engineCtx, cancel := ctx, func() {}
 		if len(b.cfg.Transports) > 0 {
@@ -306,6 +313,11 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 	closeCtx, cancel := b.within(ctx, 0)
 	defer cancel()
 	errs = append(errs, b.disconnect(closeCtx))
+	for _, s := range slices.Backward(b.life.services) {
+		if err := s.Join(closeCtx); err != nil {
+			errs = append(errs, fmt.Errorf("stop catalogue or retention: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -239,6 +239,7 @@ func TestUnavailable(t *testing.T) {
 			b.publish(raw(fmt.Sprint("e-", i)))
 		}
 		began := time.Now()
+		synctest.Wait() // all of them run
 		for range 8 {
 			d.next().reply <- relaybus.Unavailable(errBoom)
 		}

@@ -102,6 +102,19 @@ func (b *bench) newBacklog(ctx context.Context, name string, ready, blocked int)
 	return l, nil
 }
 
+// nameOfClaim names the n-th claim of the current owner. The very first one in
+// front of a blocked key parks what waits behind it, once.
+func (l *backlog) nameOfClaim(n int) string {
+	switch {
+	case n > 0:
+		return "next claim of an owner"
+	case l.owners == 1 && l.waiting > l.ready:
+		return "the claim that parks"
+	default:
+		return "first claim of an owner"
+	}
+}
+
 func claimHandler() store.Handler { return store.Handler{ID: "handler-0"} }
 
 // append adds n events with one delivery each.
@@ -154,15 +167,8 @@ func (b *bench) claimOnce(ctx context.Context, l *backlog, limit int) error {
 		if got := len(result.Deliveries); got != min(limit, l.ready) {
 			return fmt.Errorf("claim %d of %s brought %d", n+1, owner, got)
 		}
-		which := "next"
-		if n == 0 {
-			which = "first"
-		}
-		if n == 0 && l.owners == 1 && l.waiting > l.ready {
-			which = "very first, parks"
-		}
 		b.report.add(measurement{
-			Case: "claim", Variant: fmt.Sprintf("%s claim, limit %d", which, limit), System: l.name, Unit: "ms",
+			Case: "claim", Variant: fmt.Sprintf("%s, limit %d", l.nameOfClaim(n), limit), System: l.name, Unit: "ms",
 		}, took.Seconds()*1000)
 		settlements := make([]store.Settlement, len(result.Deliveries))
 		for i, d := range result.Deliveries {

@@ -15,14 +15,15 @@ import (
 func latencyCase(ctx context.Context, b *bench) error {
 	variants := []struct {
 		contender
-		label    string
-		defaults bool
+		label string
+		// workers is 0 for the defaults.
+		workers int
 	}{
-		{relaybusContender(), "relaybus", true},
-		{goqiteContender(), "goqite", true},
-		{riverContender(), "river", true},
-		{goqiteContender(), "goqite, polls every 1 ms", false},
-		{riverContender(), "river, polls every 1 ms", false},
+		{relaybusContender(), "relaybus", 0},
+		{goqiteContender(), "goqite", 0},
+		{riverContender(), "river", 0},
+		{goqiteContender(), "goqite, polls every 1 ms", goqitePollers},
+		{riverContender(), "river, polls every 10 ms", b.workers},
 	}
 	for round := range b.rounds {
 		b.logf("latency: round %d", round+1)
@@ -30,10 +31,7 @@ func latencyCase(ctx context.Context, b *bench) error {
 			if !b.takesPart(v.contender) {
 				continue
 			}
-			e := setting{handlers: 1, defaults: v.defaults}
-			if !v.defaults {
-				e.workers = tunedLatencyWorkers
-			}
+			e := setting{handlers: 1, workers: v.workers, defaults: v.workers == 0}
 			times, err := b.latencyOnce(ctx, v.contender, e)
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.label, err)
@@ -52,9 +50,9 @@ func latencyCase(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// tunedLatencyWorkers are enough for the rate, and few enough that polling
-// every millisecond leaves something of the machine.
-const tunedLatencyWorkers = 2
+// goqitePollers are enough for the rate, and few enough that each of them
+// polling every millisecond leaves something of the machine.
+const goqitePollers = 2
 
 // latencyOnce returns the latencies in milliseconds.
 func (b *bench) latencyOnce(ctx context.Context, c contender, e setting) (times []float64, err error) {

@@ -85,7 +85,7 @@ func openRiver(ctx context.Context, e setting) (queue, error) {
 
 // riverPoll is how often a tuned client asks for jobs by itself: River's own
 // signal on SQLite is polled for every 50 ms.
-const riverPoll = time.Millisecond
+const riverPoll = 10 * time.Millisecond
 
 func (r *riverPeer) publish(ctx context.Context, first int64, n int) error {
 	tx, err := r.db.BeginTx(ctx, nil)

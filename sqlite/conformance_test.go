@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/relaybus-go/relaybus/sqlite"
 	"github.com/relaybus-go/relaybus/store"
@@ -19,6 +20,9 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, backend())
 }
+
+// patience is longer than any load of the machine makes a step wait.
+const patience = time.Minute
 
 // pathVariable tells a worker process which file to open.
 const pathVariable = "RELAYBUS_SQLITE_TEST_PATH"
@@ -68,7 +72,7 @@ func newDatabase(tb testing.TB) storetest.Database {
 	return storetest.Database{
 		Open: func(tb testing.TB, o storetest.Options) store.Store {
 			tb.Helper()
-			s := open(tb, path, sqlite.Config{History: o.History})
+			s := open(tb, path, sqlite.Config{History: o.History, BusyTimeout: patience})
 			stores.add(s)
 			return s
 		},
@@ -167,7 +171,7 @@ func effects(tb testing.TB, s store.Store) (ids []string) {
 func conformanceWorker() storetest.Worker {
 	return storetest.Worker{
 		Open: func(o storetest.Options) (store.Store, error) {
-			return sqlite.OpenConfig(os.Getenv(pathVariable), sqlite.Config{History: o.History})
+			return sqlite.OpenConfig(os.Getenv(pathVariable), sqlite.Config{History: o.History, BusyTimeout: patience})
 		},
 		Effect: effect,
 		Arm: func(s store.Store, point string, nth int, crash func()) error {

@@ -172,7 +172,7 @@ func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			return nil, store.NewError(op, store.ErrUnavailable,
-				"a transaction of this process holds the writer connection for too long; "+
+				"a transaction of this process holds the writer connection for too long, or waits for another process; "+
 					"code inside a transaction must pass the transaction's context on", err)
 		}
 		return nil, s.translate(op, err)

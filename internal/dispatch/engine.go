@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -191,7 +193,15 @@ func (e *Engine) acquire(ctx context.Context) {
 	e.services = s
 }
 
-// release stops them after the last.
+// releaseSoon is release with the time of a cancel grace.
+func (e *Engine) releaseSoon(ctx context.Context) {
+	ctx, cancel := e.deadline(context.WithoutCancel(ctx), e.cfg.Grace)
+	defer cancel()
+	e.release(ctx)
+}
+
+// release stops them after the last. What does not return before the context
+// ends is left behind: a call of the store that ignores its context.
 func (e *Engine) release(ctx context.Context) {
 	e.gate.Lock()
 	defer e.gate.Unlock()
@@ -204,19 +214,31 @@ func (e *Engine) release(ctx context.Context) {
 	e.services = nil
 	started := e.started
 	e.mu.Unlock()
-	s.renew.Stop()
-	s.settle.Stop()
+	s.renew.Cancel()
+	s.settle.Cancel()
 	s.cancel(ErrStopping)
-	if started {
+	late := errors.Join(s.renew.Join(ctx), s.settle.Join(ctx))
+	if started || late != nil {
 		return
 	}
 	// Nobody renews the leases from here on. So that others need not wait for
 	// them to run out, they are given back.
 	e.disown()
-	ctx, cancel := e.deadline(context.WithoutCancel(ctx), e.cfg.Grace)
-	defer cancel()
-	if err := e.cfg.Store.Relinquish(ctx, e.cfg.Owner, e.cfg.Clock.Now()); err != nil {
+	if err := e.relinquish(ctx); err != nil {
 		return // they run out
+	}
+}
+
+// relinquish gives the lanes back. It returns when the context ends, also if
+// the store does not.
+func (e *Engine) relinquish(ctx context.Context) error {
+	result := make(chan error, 1)
+	go func() { result <- e.cfg.Store.Relinquish(ctx, e.cfg.Owner, e.cfg.Clock.Now()) }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("give lanes back: %w", context.Cause(ctx))
 	}
 }
 

@@ -41,7 +41,7 @@ func (e *Engine) RunOnce(ctx context.Context) (int, error) {
 		return 0, ErrStopped
 	}
 	e.acquire(ctx)
-	defer e.release(ctx)
+	defer e.releaseSoon(ctx)
 	return e.runOnce(ctx)
 }
 
@@ -133,7 +133,7 @@ func (e *Engine) Drain(ctx context.Context) (int, error) {
 		return 0, ErrStopped
 	}
 	e.acquire(ctx)
-	defer e.release(ctx)
+	defer e.releaseSoon(ctx)
 	total := 0
 	for {
 		e.mu.Lock()

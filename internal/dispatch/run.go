@@ -90,6 +90,9 @@ func (e *Engine) runInTx(ctx context.Context, j *job) error {
 	}
 	return j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
 		e.setCommitting(j, false)
+		if err := context.Cause(ctx); err != nil {
+			return err // opening the transaction took so long that others may have the delivery
+		}
 		if err := protect(func() error { return j.h.Run(ctx, &j.c) }); err != nil {
 			return err
 		}

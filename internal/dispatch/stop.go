@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -81,12 +82,8 @@ func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	started := e.started
 	e.mu.Unlock()
 	e.acquire(ctx)
-	defer e.release(ctx)
-	if started {
-		defer e.release(ctx)
-	}
-	e.fetch.Stop()
-	e.wake.Stop()
+	e.fetch.Cancel()
+	e.wake.Cancel()
 	e.stopNudges()
 
 	e.giveBackQueued()
@@ -110,10 +107,15 @@ func (e *Engine) Stop(ctx context.Context, grace time.Duration) error {
 	running := e.leaveRunning()
 	e.await(lastCtx, third, e.settled)
 	unsettled := e.drop()
-	err := e.cfg.Store.Relinquish(lastCtx, e.cfg.Owner, e.cfg.Clock.Now())
+	err := e.relinquish(lastCtx)
+	err = errors.Join(err, e.fetch.Join(lastCtx), e.wake.Join(lastCtx))
 	e.mu.Lock()
 	e.started = true // the lanes are given back
 	e.mu.Unlock()
+	e.release(lastCtx)
+	if started {
+		e.release(lastCtx)
+	}
 	if len(running) == 0 && unsettled == 0 && err == nil {
 		return nil
 	}

@@ -1,16 +1,20 @@
 // Package service gives every goroutine an owner that joins it.
 package service
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
-// Service is a goroutine that runs until it is stopped.
+// Service is a goroutine that runs until it is stopped. Its methods may be
+// called more than once, and on nil.
 type Service struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 // Start runs the function in a goroutine. Its context ends when the service is
-// stopped, or with ctx.
+// cancelled, or with ctx.
 func Start(ctx context.Context, run func(context.Context)) *Service {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Service{cancel: cancel, done: make(chan struct{})}
@@ -21,12 +25,34 @@ func Start(ctx context.Context, run func(context.Context)) *Service {
 	return s
 }
 
-// Stop ends the function's context and waits until it has returned. It may be
-// called more than once, and on nil.
-func (s *Service) Stop() {
-	if s == nil {
-		return
+// Cancel ends the function's context.
+func (s *Service) Cancel() {
+	if s != nil {
+		s.cancel()
 	}
-	s.cancel()
-	<-s.done
+}
+
+// Join waits until the function has returned, or the context ends, which is an
+// error.
+func (s *Service) Join(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a call does not return: %w", context.Cause(ctx))
+	}
+}
+
+// Stop is Cancel and Join.
+func (s *Service) Stop(ctx context.Context) error {
+	s.Cancel()
+	return s.Join(ctx)
 }
