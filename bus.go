@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/relaybus-go/relaybus/internal/dispatch"
@@ -30,6 +31,8 @@ type Bus struct {
 	// warned remembers for which event types it was logged that nobody
 	// handles them.
 	warned onceEach
+	// reported remembers of which handlers it was told that nobody has them.
+	reported onceEach
 }
 
 // New returns a bus over a store, which it never closes. Everything that is
@@ -37,7 +40,7 @@ type Bus struct {
 // once, as one error that matches [ErrConfiguration]. Nothing is started and
 // the database is not touched.
 func New(s store.Store, cfg Config) (*Bus, error) {
-	if s == nil || (reflect.ValueOf(s).Kind() == reflect.Pointer && reflect.ValueOf(s).IsNil()) {
+	if s == nil || isNilPointer(s) {
 		return nil, configError("store is nil")
 	}
 	cfg = cfg.withDefaults()
@@ -67,6 +70,12 @@ func New(s store.Store, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
+// isNilPointer reports whether an interface holds a pointer that is nil.
+func isNilPointer(value any) bool {
+	v := reflect.ValueOf(value)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // Subscribe registers handlers. It reports everything that is wrong with all of
 // them at once, as one error that matches [ErrConfiguration], and then
 // registers none. After Start it is [ErrAlreadyStarted].
@@ -84,6 +93,7 @@ func (b *Bus) subscribe(handlers []Handler) error {
 	default:
 		return fmt.Errorf("subscribe: %w", ErrAlreadyStarted)
 	}
+	handlers = slices.Clone(handlers) // they are changed below, and the caller may use them for another bus
 	seen := make(map[string]*Handler, len(handlers))
 	var errs []error
 	for i := range handlers {
@@ -105,6 +115,9 @@ func (b *Bus) subscribe(handlers []Handler) error {
 	}
 	for i := range handlers {
 		h := handlers[i]
+		for _, t := range h.types {
+			b.types.bind(t, h.goType)
+		}
 		b.handlers = append(b.handlers, &h)
 		for _, id := range append([]string{h.id}, h.aliases...) {
 			b.byID[id] = &h
@@ -249,8 +262,19 @@ func (r *typeRegistry) check(name string, t reflect.Type) error {
 	if old, ok := r.types[name]; ok && old != t {
 		return fmt.Errorf("event type %s is defined with two Go types, %v and %v", name, old, t)
 	}
-	r.types[name] = t
 	return nil
+}
+
+// bind remembers the Go type of a name that was accepted.
+func (r *typeRegistry) bind(name string, t reflect.Type) {
+	if t == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.types) < maxTexts {
+		r.types[name] = t
+	}
 }
 
 // known reports whether a name, or some name that a pattern takes, is known.

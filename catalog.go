@@ -45,19 +45,72 @@ func (c *catalog) loadedAt() time.Time {
 	return c.loaded
 }
 
-// entries are what this process records about itself.
-func (c *catalog) entries() []store.HandlerEntry {
+// entries are what this process records about its handlers. What others have
+// recorded under the same id stays: they may run an older or newer version of
+// it, and a type that is missing for a moment would lose deliveries for good. An
+// entry that was retired begins anew when revive is set, and is left out otherwise.
+func (c *catalog) entries(revive bool) []store.HandlerEntry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	entries := make([]store.HandlerEntry, 0, len(c.own))
 	for _, h := range c.own {
-		if !h.drainOnly {
-			entries = append(entries, store.HandlerEntry{
-				Handler: store.Handler{ID: h.id, Aliases: h.aliases}, Types: h.types,
-			})
+		if h.drainOnly {
+			continue
 		}
+		e := store.HandlerEntry{
+			Handler: store.Handler{ID: h.id, Aliases: slices.Clone(h.aliases)}, Types: slices.Clone(h.types),
+		}
+		old, ok := c.entry(h.id)
+		if ok && old.Retired && !revive {
+			continue
+		}
+		if ok && !old.Retired {
+			e.Types = union(e.Types, old.Types)
+			e.Aliases = union(e.Aliases, old.Aliases)
+		}
+		entries = append(entries, e)
 	}
 	return entries
+}
+
+// entry is what the store has recorded of an id. The caller holds the lock.
+func (c *catalog) entry(id string) (store.HandlerEntry, bool) {
+	for _, e := range c.remote {
+		if e.ID == id && !e.RecordedAt.IsZero() {
+			return e, true
+		}
+	}
+	return store.HandlerEntry{}, false
+}
+
+// incomplete reports whether the store lacks something that this process has
+// recorded: another version of a handler may have replaced its entry. An entry
+// that was retired is not missed.
+func (c *catalog) incomplete() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, h := range c.own {
+		if h.drainOnly {
+			continue
+		}
+		old, ok := c.entry(h.id)
+		if !ok || (!old.Retired && (len(union(old.Types, h.types)) > len(old.Types) ||
+			len(union(old.Aliases, h.aliases)) > len(old.Aliases))) {
+			return true
+		}
+	}
+	return false
+}
+
+// union adds to a list what it lacks.
+func union(list, more []string) []string {
+	list = list[:len(list):len(list)]
+	for _, text := range more {
+		if !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // maxCachedTypes bounds the memory of a process that publishes made-up types.
@@ -87,7 +140,15 @@ func (c *catalog) handlersOf(typeName string) []store.Handler {
 		list = append(list, set)
 	}
 	for _, h := range c.own {
-		if !h.drainOnly && matchesAny(h.types, typeName) {
+		old, recorded := c.entry(h.id)
+		switch {
+		case h.drainOnly, recorded && old.Retired && !c.off:
+			// Nothing new for it, whatever others have recorded under its ids.
+			covered[h.id] = true
+			for _, alias := range h.aliases {
+				covered[alias] = true
+			}
+		case matchesAny(h.types, typeName):
 			add(h.id, h.aliases)
 		}
 	}
@@ -134,8 +195,9 @@ func (c *catalog) aliasesOf(h *Handler) []string {
 	return c.set(h.id, h.aliases).Aliases
 }
 
-// knows reports whether some process has a handler of this id.
-func (c *catalog) knows(id string) bool {
+// knows reports whether some process has a handler of this id: this one, or one
+// that has recorded it since.
+func (c *catalog) knows(id string, since time.Time) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, h := range c.own {
@@ -144,7 +206,7 @@ func (c *catalog) knows(id string) bool {
 		}
 	}
 	for _, e := range c.remote {
-		if len(e.Types) > 0 && !e.Retired && (e.ID == id || slices.Contains(e.Aliases, id)) {
+		if len(e.Types) > 0 && !e.Retired && !e.RecordedAt.Before(since) && (e.ID == id || slices.Contains(e.Aliases, id)) {
 			return true
 		}
 	}
@@ -152,12 +214,12 @@ func (c *catalog) knows(id string) bool {
 }
 
 // hasStrangers reports whether the store has handlers that nobody knows.
-func (c *catalog) hasStrangers() bool {
+func (c *catalog) hasStrangers(since time.Time) bool {
 	c.mu.RLock()
 	remote := c.remote
 	c.mu.RUnlock()
 	for _, e := range remote {
-		if !c.knows(e.ID) {
+		if !c.knows(e.ID, since) {
 			return true
 		}
 	}

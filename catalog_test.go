@@ -80,9 +80,10 @@ func TestCatalogIsRefreshed(t *testing.T) {
 				}
 				p.publish(raw("e-3"))
 				d.idle()
-				// Its own process still has it: it publishes for it.
+				// Its own process, too, publishes no more for it, once it has read so.
+				pass(1100 * time.Millisecond)
 				h.publish(raw("e-4"))
-				d.next().reply <- nil
+				d.idle()
 				list, err := p.Catalog(t.Context())
 				if err != nil || len(list) != 1 || list[0].ID != "h" || !list[0].Retired || !slices.Equal(list[0].Types, []string{"thing.done"}) {
 					t.Errorf("Catalog: %+v, %v", list, err)

@@ -75,6 +75,9 @@ type Config struct {
 	HandlerTimeout time.Duration
 	// CancelGrace is how long a handler may go on after its context was
 	// cancelled before the bus gives its delivery back without it. Default 1 s.
+	// A handler that ignores its context for longer keeps its slot and its
+	// ordering key in this process, but another process may run the delivery,
+	// or the next one of the key, beside it.
 	CancelGrace time.Duration
 	// CompletionLinger is how long a completion waits for others to share its
 	// write. Default 1 ms; Never turns it off.

@@ -42,6 +42,10 @@ func (b *Bus) engineLocked() *dispatch.Engine {
 	return b.engine
 }
 
+// errOtherType: a delivery came whose event type the handler does not take in
+// this process. It is retried, so that a process that does gets it.
+var errOtherType = errors.New("event type of another version of the handler")
+
 func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 	policy := b.cfg.Retry
 	if h.retry != nil {
@@ -61,6 +65,10 @@ func (b *Bus) dispatchHandler(h *Handler) *dispatch.Handler {
 		ProbeDelay:    probeDelay,
 		Run: func(ctx context.Context, c *store.Claimed) error {
 			e := rawEvent(h.id, c)
+			if !matchesAny(h.types, e.Type) {
+				// Published for another version of the handler, which may still run.
+				return fmt.Errorf("%w: %s takes no events of type %s here", errOtherType, h.id, e.Type)
+			}
 			return run(context.WithValue(ctx, eventKey{}, e), e)
 		},
 		Decide: func(c *store.Claimed, err error) dispatch.Decision { return b.decide(policy, h.transactional, c, err) },

@@ -199,15 +199,25 @@ func (o Outcome) String() string {
 // OutcomeOf says what became of a transaction of the bus's own, from the error
 // of [Bus.Transaction] or of a [Bus.Publish] outside a transaction.
 func OutcomeOf(err error) Outcome {
+	var rolledBack *rolledBackError
 	switch {
 	case err == nil:
 		return Committed
+	case errors.As(err, &rolledBack):
+		return NotCommitted
 	case errors.Is(err, ErrOutcomeUnknown):
 		return Unknown
 	default:
 		return NotCommitted
 	}
 }
+
+// rolledBackError is the error of a transaction's own function, which speaks of
+// the unknown outcome of another transaction. This one was rolled back.
+type rolledBackError struct{ err error }
+
+func (r *rolledBackError) Error() string { return r.err.Error() }
+func (r *rolledBackError) Unwrap() error { return r.err }
 
 // configError is a mistake in the wiring.
 func configError(format string, args ...any) error {

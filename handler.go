@@ -106,6 +106,10 @@ func Concurrency(n int) HandlerOption {
 // transactional handler always has a timeout, its time budget: it must be
 // shorter than the lease, and its default is Config.TransactionTimeout or what
 // the store allows.
+//
+// A handler that ignores its ended context for longer than Config.CancelGrace
+// loses its delivery: another process may then run it, or the next one of the
+// ordering key, beside the one that hangs.
 func Timeout(d time.Duration) HandlerOption {
 	return handlerOption(func(h *Handler) { h.timeout, h.set.timeout = d, true })
 }
@@ -136,8 +140,9 @@ func Aliases(ids ...string) HandlerOption {
 	return handlerOption(func(h *Handler) { h.aliases = append(h.aliases, ids...) })
 }
 
-// Rate bounds how many of the handler's deliveries start in this process:
-// events in each period per.
+// Rate bounds how many of the handler's deliveries start in this process: a
+// burst of events, and then events per period per, evenly spread. So a span of
+// one period can see up to twice that many, after a pause.
 func Rate(events int, per time.Duration) HandlerOption {
 	return handlerOption(func(h *Handler) { h.rateEvents, h.ratePer, h.set.rate = events, per, true })
 }

@@ -19,8 +19,11 @@ type EventInfo struct {
 
 // Published is what became of the events of one publish.
 type Published struct {
+	// Events are those that were added; an id that existed already is not among
+	// them.
 	Events []EventInfo
-	// Deliveries is the number of deliveries that were added.
+	// Deliveries is the number of deliveries that were added, those included
+	// that an event got which existed already.
 	Deliveries int
 	// Outcome is Committed, Staged or Unknown: what is known not to have been
 	// committed is never reported.
@@ -129,6 +132,9 @@ type hooks struct {
 	panic func(value any)
 }
 
+// goexit is what is logged of a hook that called runtime.Goexit.
+type goexit struct{}
+
 // each calls f for every hook that implements H, and survives its panics.
 func each[H any](h *hooks, f func(H)) {
 	for _, hook := range h.all {
@@ -139,12 +145,16 @@ func each[H any](h *hooks, f func(H)) {
 }
 
 func (h *hooks) call(f func()) {
+	finished := false
 	defer func() {
 		if value := recover(); value != nil {
 			h.panic(value)
+		} else if !finished {
+			h.panic(goexit{})
 		}
 	}()
 	f()
+	finished = true
 }
 
 // isHook reports whether a value implements any hook.

@@ -29,12 +29,15 @@ type lifecycle struct {
 	// started is closed when Start has returned, stopped when Stop's work is done.
 	started, stopped chan struct{}
 	stopErr          error
-	services         []*service.Service
-	links            links
+	// catalogKick says that another process may have changed the catalogue.
+	catalogKick chan struct{}
+	services    []*service.Service
+	links       links
 }
 
 func (l *lifecycle) init() {
 	l.started, l.stopped = make(chan struct{}), make(chan struct{})
+	l.catalogKick = make(chan struct{}, 1)
 }
 
 // usable is ErrStopped for a bus that has been stopped.
@@ -127,10 +130,19 @@ func (b *Bus) start(ctx context.Context) error {
 
 // listener returns the store's wake-up signal, if it has one.
 func (b *Bus) listener() func(context.Context, func()) error {
-	if w, ok := b.store.(store.Waker); ok {
-		return w.Wake
+	w, ok := b.store.(store.Waker)
+	if !ok {
+		return nil
 	}
-	return nil
+	return func(ctx context.Context, signal func()) error {
+		return w.Wake(ctx, func() {
+			select {
+			case b.life.catalogKick <- struct{}{}:
+			default:
+			}
+			signal()
+		})
+	}
 }
 
 // prepare sets the store up and exchanges the catalogue, once.
@@ -147,10 +159,14 @@ func (b *Bus) prepare(ctx context.Context) error {
 		}
 	}
 	if !b.cfg.NoCatalog {
-		if entries := b.catalog.entries(); len(entries) > 0 {
-			if err := b.store.RecordHandlers(ctx, entries, b.cfg.Clock.Now()); err != nil {
-				return fmt.Errorf("record handlers: %w", err)
-			}
+		if err := b.loadCatalog(ctx); err != nil {
+			return err
+		}
+		if err := b.recordHandlers(ctx, true); err != nil {
+			return err
+		}
+		if err := b.retireDrained(ctx); err != nil {
+			return err
 		}
 		if err := b.loadCatalog(ctx); err != nil {
 			return err
@@ -159,6 +175,36 @@ func (b *Bus) prepare(ctx context.Context) error {
 	b.mu.Lock()
 	b.prepared = true
 	b.mu.Unlock()
+	return nil
+}
+
+// recordHandlers writes what this process runs into the catalogue, and that it
+// is alive. A start revives what was retired.
+func (b *Bus) recordHandlers(ctx context.Context, start bool) error {
+	entries := b.catalog.entries(start)
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := b.store.RecordHandlers(ctx, entries, b.cfg.Clock.Now()); err != nil {
+		return fmt.Errorf("record handlers: %w", err)
+	}
+	return nil
+}
+
+// retireDrained retires the handlers that are only to be drained.
+func (b *Bus) retireDrained(ctx context.Context) error {
+	b.mu.Lock()
+	handlers := b.handlers
+	b.mu.Unlock()
+	for _, h := range handlers {
+		if !h.drainOnly {
+			continue
+		}
+		err := b.store.RetireHandler(ctx, h.id, b.cfg.Clock.Now())
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("retire handler %s: %w", h.id, err)
+		}
+	}
 	return nil
 }
 
@@ -192,7 +238,9 @@ func (b *Bus) ensureCatalog(ctx context.Context) error {
 	idle := b.state == stateNew
 	b.mu.Unlock()
 	loaded := b.catalog.loadedAt()
-	if !loaded.IsZero() && (!idle || b.cfg.Clock.Now().Sub(loaded) < b.cfg.CatalogInterval) {
+	age := b.cfg.Clock.Now().Sub(loaded)
+	fresh := age >= 0 && age < b.cfg.CatalogInterval // below 0 the clock was set back
+	if !loaded.IsZero() && (!idle || fresh) {
 		return nil
 	}
 	err := b.loadCatalog(ctx)
@@ -207,22 +255,72 @@ func (b *Bus) ensureCatalog(ctx context.Context) error {
 	}
 }
 
+// catalogLoop reads the catalogue again at each interval and after a wake-up,
+// mends what another version of a handler has replaced, and says now and then
+// that this process is alive.
 func (b *Bus) catalogLoop(ctx context.Context) {
 	failing := false
-	for b.sleep(ctx, b.cfg.CatalogInterval) {
-		err := b.loadCatalogInTime(ctx)
+	var alive time.Duration
+	for b.nextCatalog(ctx) {
+		alive += b.cfg.CatalogInterval
+		err := b.tendCatalog(ctx, alive >= aliveEvery)
+		if alive >= aliveEvery {
+			alive = 0
+		}
 		if err != nil && ctx.Err() == nil && !failing {
-			b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read", "error", err)
+			b.cfg.Logger.WarnContext(ctx, "relaybus: the handler catalogue could not be read or mended", "error", err)
 		}
 		failing = err != nil
 	}
 }
 
-// loadCatalogInTime is loadCatalog that a store which does not answer can't hang.
-func (b *Bus) loadCatalogInTime(ctx context.Context) error {
-	ctx, cancel := b.within(ctx, b.cfg.LeaseDuration)
+const (
+	// aliveEvery is how often a process says that its handlers are there.
+	aliveEvery = time.Minute
+	// goneAfter is when a handler of which nothing was heard counts as gone.
+	goneAfter = 5 * time.Minute
+	// wakeSpacing keeps the commits of other processes from making this one read
+	// the catalogue without end.
+	wakeSpacing = 50 * time.Millisecond
+)
+
+// nextCatalog waits for the next reading of the catalogue.
+func (b *Bus) nextCatalog(ctx context.Context) bool {
+	if !b.sleep(ctx, min(wakeSpacing, b.cfg.CatalogInterval)) {
+		return false
+	}
+	rest := b.cfg.CatalogInterval - wakeSpacing
+	if rest <= 0 {
+		return true
+	}
+	timer := make(chan struct{})
+	stop := b.cfg.Clock.AfterFunc(rest, func() { close(timer) })
+	defer stop()
+	select {
+	case <-timer:
+	case <-b.life.catalogKick:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// tendCatalog reads the catalogue, and writes to it if it must.
+func (b *Bus) tendCatalog(ctx context.Context, alive bool) error {
+	ctx, cancel := b.within(ctx, b.cfg.LeaseDuration) // so that a store which does not answer can't hang it
 	defer cancel()
-	return b.loadCatalog(ctx)
+	if err := b.loadCatalog(ctx); err != nil {
+		return err
+	}
+	if !alive && !b.catalog.incomplete() {
+		return nil
+	}
+	if err := b.recordHandlers(ctx, false); err != nil {
+		return err
+	}
+	if err := b.loadCatalog(ctx); err != nil || !alive {
+		return err
+	}
+	return b.reportOrphans(ctx)
 }
 
 // sleep waits on the bus's clock, and reports false when the context has ended.

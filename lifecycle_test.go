@@ -246,13 +246,44 @@ func TestStopWithoutDatabase(t *testing.T) {
 		began := time.Now()
 		err := b.Stop(t.Context())
 		var stop *relaybus.StopError
-		if !errors.As(err, &stop) || stop.Unsettled != 1 || !errors.Is(err, relaybus.ErrUnavailable) {
+		if !errors.As(err, &stop) || stop.Unsettled != 1 || (!errors.Is(err, relaybus.ErrUnavailable) && !errors.Is(err, relaybus.ErrTimeout)) {
 			t.Errorf("Stop: %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("Stop took %v", took)
 		}
 	})
+}
+
+// F06: not even a call of the store that ignores its context keeps a stop from
+// ending at its deadline.
+func TestStopWithDeafStore(t *testing.T) {
+	t.Parallel()
+	for _, o := range []op{opClaim, opSettle, opExtend, opRelinquish, opHandlers, opPurge} {
+		t.Run(string(o), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				b := newBed(t, func(c *relaybus.Config) { c.Retention.Interval = time.Minute }, things("h", d.heed))
+				if err := b.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				b.publish(raw("e-1"), raw("e-2"))
+				c := d.next()
+				b.store.failBefore(o, func(context.Context) error { pass(time.Hour); return unavailable() })
+				c.reply <- nil
+				pass(2 * time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				began := time.Now()
+				err := b.Stop(ctx)
+				if took := time.Since(began); (err == nil && o != opExtend) || took > 5*time.Second {
+					t.Errorf("Stop took %v: %v", took, err)
+				}
+				pass(2 * time.Hour)
+			})
+		})
+	}
 }
 
 // A stop does not sit out the wait after the store's last error.

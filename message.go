@@ -83,9 +83,10 @@ func Header(name string, value any) PublishOption {
 	})
 }
 
-// RawHeaders sets all headers to a JSON object, as it is.
+// RawHeaders sets all headers to a JSON object, as it is. nil, which is what
+// [Headers.JSON] returns for an event without headers, sets none.
 func RawHeaders(object json.RawMessage) PublishOption {
-	return publishOption(func(m *Message) { m.rawHeaders, m.set.rawHeaders = object, true })
+	return publishOption(func(m *Message) { m.rawHeaders, m.set.rawHeaders = object, object != nil })
 }
 
 // Delay makes the deliveries due d after the publish. It is not negative and at

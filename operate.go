@@ -100,8 +100,8 @@ func (b *Bus) Requeue(ctx context.Context, ids ...DeliveryID) error {
 }
 
 // RequeueWhere requeues all dead deliveries that the filter selects, in
-// batches, those of the oldest events first, and returns how many. A Status in
-// the filter must be dead.
+// batches, those of the oldest events first, and returns how many. Those that
+// die after it began are left alone. A Status in the filter must be dead.
 func (b *Bus) RequeueWhere(ctx context.Context, f Filter) (int, error) {
 	if f.Status != "" && f.Status != StatusDead {
 		return 0, invalidArgument("requeue", "status %q: only dead deliveries can be requeued", f.Status)
@@ -109,8 +109,9 @@ func (b *Bus) RequeueWhere(ctx context.Context, f Filter) (int, error) {
 	if err := checkFilter("requeue", f); err != nil {
 		return 0, err
 	}
+	began := b.cfg.Clock.Now()
 	n, err := b.inBatches(ctx, "requeue", func() (int, error) {
-		return b.store.RequeueWhere(ctx, f, operatorBatch, b.cfg.Clock.Now())
+		return b.store.RequeueWhere(ctx, f, operatorBatch, began)
 	})
 	if n > 0 {
 		b.Committed()
@@ -184,7 +185,8 @@ func (b *Bus) Skip(ctx context.Context, id DeliveryID) error {
 }
 
 // Cancel takes back an event that nobody has claimed yet: all its deliveries
-// are removed, and publishing its id again does nothing. It is [ErrRunning] or
+// are removed, and publishing its id again adds nothing for the handlers that it
+// was taken back from. It is [ErrRunning] or
 // [ErrState] when one of them has been claimed.
 func (b *Bus) Cancel(ctx context.Context, eventID string) error {
 	if err := b.usable("cancel"); err != nil {
@@ -198,12 +200,19 @@ func (b *Bus) Cancel(ctx context.Context, eventID string) error {
 }
 
 // Pause keeps all processes from claiming deliveries of a handler, until
-// [Bus.Resume]. What runs goes on. It survives restarts.
+// [Bus.Resume]. What runs goes on, and what other processes have claimed already
+// still starts there. It survives restarts.
 func (b *Bus) Pause(ctx context.Context, handler string) error {
 	if err := b.usable("pause"); err != nil {
 		return err
 	}
-	return b.store.PauseHandler(ctx, handler, true, b.cfg.Clock.Now())
+	if err := b.store.PauseHandler(ctx, handler, true, b.cfg.Clock.Now()); err != nil {
+		return err
+	}
+	if e := b.currentEngine(); e != nil {
+		e.Shed(handler)
+	}
+	return nil
 }
 
 // Resume ends a pause.
@@ -252,7 +261,8 @@ func (b *Bus) Catalog(ctx context.Context) ([]HandlerEntry, error) {
 }
 
 // Orphans returns the handlers that have unfinished deliveries and that neither
-// this process nor the catalogue knows.
+// this process nor any other one has that was alive in the last 5 minutes. They
+// are also reported, to the log and the hooks, at start and while the bus runs.
 func (b *Bus) Orphans(ctx context.Context) ([]Orphaned, error) {
 	if err := b.usable("orphans"); err != nil {
 		return nil, err
@@ -260,7 +270,8 @@ func (b *Bus) Orphans(ctx context.Context) ([]Orphaned, error) {
 	if err := b.loadCatalog(ctx); err != nil {
 		return nil, err
 	}
-	if !b.catalog.hasStrangers() {
+	since := b.cfg.Clock.Now().Add(-goneAfter)
+	if !b.catalog.hasStrangers(since) {
 		return nil, nil // so that a start need not count a large backlog
 	}
 	stats, err := b.store.Stats(ctx, b.cfg.Clock.Now())
@@ -269,20 +280,23 @@ func (b *Bus) Orphans(ctx context.Context) ([]Orphaned, error) {
 	}
 	var list []Orphaned
 	for _, h := range stats.Handlers {
-		if n := h.Pending + h.Running; n > 0 && !b.catalog.knows(h.Handler) {
+		if n := h.Pending + h.Running; n > 0 && !b.catalog.knows(h.Handler, since) {
 			list = append(list, Orphaned{Handler: h.Handler, Deliveries: n})
 		}
 	}
 	return list, nil
 }
 
-// reportOrphans tells the log and the hooks of orphans, at start.
+// reportOrphans tells the log and the hooks of orphans, once each.
 func (b *Bus) reportOrphans(ctx context.Context) error {
 	list, err := b.Orphans(ctx)
 	if err != nil {
 		return err
 	}
 	for _, o := range list {
+		if !b.reported.first(o.Handler) {
+			continue
+		}
 		b.cfg.Logger.WarnContext(ctx, "relaybus: deliveries wait for a handler that nobody has",
 			"handler", o.Handler, "deliveries", o.Deliveries)
 		each(&b.hooks, func(h HookOrphaned) { h.OnOrphaned(o) })
@@ -294,10 +308,14 @@ func (b *Bus) reportOrphans(ctx context.Context) error {
 // claims succeed. Otherwise it says why not.
 func (b *Bus) Ready() error {
 	b.mu.Lock()
-	running := b.state == stateRunning
+	state := b.state
 	e := b.engine
 	b.mu.Unlock()
-	if !running {
+	switch state {
+	case stateRunning:
+	case stateStopping, stateStopped:
+		return ErrStopped
+	default:
 		return ErrNotStarted
 	}
 	errs := []error{b.life.links.ready()}

@@ -94,13 +94,20 @@ func (b *Bus) append(ctx context.Context, tx store.Tx, events []store.NewEvent, 
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
-	p := Published{Events: infos, Outcome: Staged}
+	p := Published{Outcome: Staged}
 	var unhandled []EventInfo
 	for i, a := range appended {
 		p.Deliveries += a.Deliveries
-		if a.Inserted && len(events[i].Handlers) == 0 {
+		if !a.Inserted {
+			continue
+		}
+		p.Events = append(p.Events, infos[i])
+		if len(events[i].Handlers) == 0 {
 			unhandled = append(unhandled, infos[i])
 		}
+	}
+	if len(p.Events) == 0 && p.Deliveries == 0 {
+		return nil // everything was there already
 	}
 	if s := scopeOf(ctx, b); s != nil && sameTx(s.tx, tx) {
 		s.published(p, unhandled)
@@ -147,6 +154,9 @@ func (b *Bus) prepareEvents(ctx context.Context, messages []Message) ([]store.Ne
 		}
 		e := &events[i].Event
 		infos[i] = EventInfo{ID: e.ID, Type: e.Type, Key: e.Key, CorrelationID: e.CorrelationID, CausationID: e.CausationID}
+	}
+	for i := range messages {
+		b.types.bind(messages[i].typeName, messages[i].goType)
 	}
 	return events, infos, nil
 }
@@ -252,6 +262,10 @@ func (m *Message) encodeHeaders(most int) ([]byte, error) {
 			}
 			if h.err != nil {
 				return nil, validationError("headers", h.err)
+			}
+			// By itself: a value could go on into the object that is put around it.
+			if err := jsonvalue.Check(h.value, jsonvalue.Limits{MaxBytes: most}); err != nil {
+				return nil, refused("a value", err)
 			}
 			if len(object) > 1 {
 				object = append(object, ',')

@@ -36,7 +36,7 @@ func (b *Bus) routeHandlers() ([]Handler, error) {
 	names := make(map[string]transport.Transport)
 	for i, t := range b.cfg.Transports {
 		switch {
-		case t == nil:
+		case t == nil || isNilPointer(t):
 			errs = append(errs, configError("Transports[%d] is nil", i))
 		case names[t.Name()] != nil:
 			errs = append(errs, configError("Transports[%d]: the name %q is used twice", i, t.Name()))

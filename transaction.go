@@ -49,9 +49,13 @@ func (b *Bus) Transaction(ctx context.Context, fn func(ctx context.Context) erro
 
 // joinTransaction runs fn in the transaction that is open already.
 func (b *Bus) joinTransaction(ctx context.Context, tx store.Tx, fn func(ctx context.Context) error) error {
-	s := scopeOf(ctx, b)
-	if s == nil || !sameTx(s.tx, tx) {
-		return fn(ctx) // a transaction of the caller's own, who decides over it
+	s := scopeWith(ctx, tx)
+	if s == nil {
+		// A transaction of the caller's own, who decides over it.
+		if inContext, err := b.contextTx(ctx); err != nil || inContext == nil {
+			ctx = store.WithTx(ctx, tx)
+		}
+		return fn(ctx)
 	}
 	returned := false
 	defer func() {
@@ -96,6 +100,18 @@ func scopeOf(ctx context.Context, b *Bus) *scope {
 	list, _ := ctx.Value(scopeKey{}).(*scopes)
 	for ; list != nil; list = list.outer {
 		if list.scope.bus == b {
+			return list.scope
+		}
+	}
+	return nil
+}
+
+// scopeWith is the scope of a transaction that some bus of this process opened,
+// or nil.
+func scopeWith(ctx context.Context, tx store.Tx) *scope {
+	list, _ := ctx.Value(scopeKey{}).(*scopes)
+	for ; list != nil; list = list.outer {
+		if sameTx(list.scope.tx, tx) {
 			return list.scope
 		}
 	}
@@ -159,6 +175,9 @@ func (b *Bus) transact(ctx context.Context, lazy bool, budget time.Duration, fn 
 	}
 	if s != nil && outcome != NotCommitted {
 		b.concluded(ctx, s, outcome)
+	}
+	if failed && errors.Is(err, ErrOutcomeUnknown) {
+		return &rolledBackError{err}
 	}
 	return err
 }

@@ -96,7 +96,6 @@ func TestPublishRefuses(t *testing.T) {
 		"header that panics":            {"headers", with(relaybus.Header("a", panickingJSON{}))},
 		"header that can't be":          {"headers", with(relaybus.Header("a", make(chan int)))},
 		"raw headers no object":         {"headers", with(relaybus.RawHeaders(json.RawMessage(`[1]`)))},
-		"raw headers nil":               {"headers", with(relaybus.RawHeaders(nil))},
 		"raw headers twice":             {"headers", with(relaybus.RawHeaders(json.RawMessage(`{"a":1,"a":2}`)))},
 		"raw headers and the same":      {"headers", with(relaybus.RawHeaders(json.RawMessage(`{"a":1}`)), relaybus.Header("a", 2))},
 		"raw headers broken, and more":  {"headers", with(relaybus.RawHeaders(json.RawMessage(`{`)), relaybus.Header("a", 2))},

@@ -40,6 +40,9 @@ func (b *bench) drainers() []*drainer {
 }
 
 const (
+	drainName     = "drain"
+	drainCostName = "drain, processor time"
+
 	goqiteFewWorkers = "goqite, 1 worker"
 	riverManyWorkers = "river, 10 × the workers"
 )
@@ -68,12 +71,16 @@ func drainCase(ctx context.Context, b *bench) error {
 			if d.name == relaybusContender().name {
 				window = 0
 			}
-			rate, err := b.drainOnce(ctx, d, window)
+			rate, cost, err := b.drainOnce(ctx, d, window)
 			if err != nil {
 				return fmt.Errorf("%s: %w", d.label, err)
 			}
-			b.report.add(measurement{Case: "drain", Variant: variant, System: d.label, Unit: "deliveries/s"}, rate)
-			b.report.checked("drain", variant, d.label)
+			b.report.add(measurement{Case: drainName, Variant: variant, System: d.label, Unit: "deliveries/s"}, rate)
+			b.report.checked(drainName, variant, d.label)
+			if cost > 0 {
+				b.report.add(measurement{Case: drainCostName, Variant: variant, System: d.label, Unit: "µs/delivery"}, cost)
+				b.report.checked(drainCostName, variant, d.label)
+			}
 		}
 	}
 	return nil
@@ -104,23 +111,25 @@ func (b *bench) loadOnce(ctx context.Context, c contender) (path string, err err
 // stalled is how long nothing may happen.
 const stalled = time.Minute
 
-func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration) (rate float64, err error) {
+// drainOnce returns deliveries per second, and the microseconds of processor
+// time that each took.
+func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration) (rate, cost float64, err error) {
 	e := setting{path: b.newPath(d.name), existing: true, handlers: 1, workers: d.workers}
 	if err := copyFile(e.path, d.template); err != nil {
-		return 0, fmt.Errorf("copy backlog: %w", err)
+		return 0, 0, fmt.Errorf("copy backlog: %w", err)
 	}
 	q, err := b.open(ctx, d.contender, e)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, q.close(), os.Remove(e.path)) }()
 	w, ok := q.(worker)
 	if !ok {
-		return 0, errors.New("it does not handle")
+		return 0, 0, errors.New("it does not handle")
 	}
 	var handled, done atomic.Int64
 	all := make(chan struct{})
-	began := time.Now()
+	began, used := time.Now(), processorTime()
 	stop, err := w.work(ctx,
 		func(order) { handled.Add(1) },
 		func() {
@@ -129,7 +138,7 @@ func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration)
 			}
 		})
 	if err != nil {
-		return 0, fmt.Errorf("start: %w", err)
+		return 0, 0, fmt.Errorf("start: %w", err)
 	}
 	limit := window
 	if limit == 0 {
@@ -143,21 +152,22 @@ func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration)
 	case <-ctx.Done():
 	}
 	took, completed := time.Since(began).Seconds(), done.Load()
+	used = processorTime() - used
 	if err := errors.Join(stop(), ctx.Err()); err != nil {
-		return 0, fmt.Errorf("stop: %w", err)
+		return 0, 0, fmt.Errorf("stop: %w", err)
 	}
 	t, err := w.count(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if window == 0 && completed != int64(b.drain) {
-		return 0, fmt.Errorf("%d of %d deliveries were completed", completed, b.drain)
+		return 0, 0, fmt.Errorf("%d of %d deliveries were completed", completed, b.drain)
 	}
 	// The end of a window cuts nothing off: what was handled is completed by now.
 	if got := handled.Load(); got != done.Load() || t.waiting != int64(b.drain)-got {
-		return 0, fmt.Errorf("%d were handled and %d completed, and %d of %d wait", got, done.Load(), t.waiting, b.drain)
+		return 0, 0, fmt.Errorf("%d were handled and %d completed, and %d of %d wait", got, done.Load(), t.waiting, b.drain)
 	}
-	return float64(completed) / took, nil
+	return float64(completed) / took, used.Seconds() * 1e6 / float64(max(completed, 1)), nil
 }
 
 // copyFile copies a database that nobody has open.

@@ -22,7 +22,7 @@ func (r *report) judge() {
 		case m.Case == publishName && m.System == ourName:
 			r.atLeast("publish, "+m.Variant+": of the floor", r.ratio(m, "floor"), 0.8)
 			r.atLeast("publish, "+m.Variant+": of the faster peer", r.overPeers(m), 1)
-		case m.Case == "drain" && m.System == ourName:
+		case m.Case == drainName && m.System == ourName:
 			r.atLeast("drain: of the faster peer", r.overPeers(m), 8)
 		case m.Case == "latency" && m.System == ourName && strings.HasPrefix(m.Variant, "p50"):
 			r.atMost("latency, "+m.Variant+" (ms)", m.Median, 2)

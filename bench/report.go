@@ -40,6 +40,9 @@ type measurement struct {
 	Unit    string    `json:"unit"`
 	Median  float64   `json:"median"`
 	Values  []float64 `json:"values"`
+	// AtLeast says that the values are only known to be no smaller, as not
+	// everything had ended when the measurement did.
+	AtLeast bool `json:"at_least,omitempty"`
 	// Checked says that the database was counted afterwards and was right.
 	Checked bool `json:"checked"`
 }
@@ -65,6 +68,7 @@ func (r *report) add(m measurement, value float64) {
 		known = &m
 		r.Measurements = append(r.Measurements, known)
 	}
+	known.AtLeast = known.AtLeast || m.AtLeast
 	known.Values = append(known.Values, value)
 	known.Median = median(known.Values)
 }

@@ -59,6 +59,9 @@ func (r *report) cell(name, variant, system, first string) string {
 	if m.Unit != "ms" {
 		figure = thousands(int64(m.Median + 0.5))
 	}
+	if m.AtLeast {
+		figure = "≥ " + figure
+	}
 	if ratio := r.ratio(m, first); system != first && ratio > 0 {
 		figure += fmt.Sprintf(" (%.2f)", ratio)
 	}

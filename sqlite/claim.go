@@ -42,7 +42,10 @@ func newClaimSQL(q func(string) string) claimSQL {
 		claimsOfOthers: q(`SELECT owner, list FROM {p}claims WHERE owner <> ?1`),
 		runningKey: q(`SELECT key FROM {p}deliveries
 			WHERE event = ?1 AND handler = ?2 AND gen = ?3 AND state = 0 AND key IS NOT NULL`),
-		park: q(`UPDATE {p}deliveries SET state = 1 WHERE event = ?1 AND handler = ?2 AND state = 0`),
+		// What lies in a lane of another owner may run.
+		park: q(`UPDATE {p}deliveries SET state = 1 WHERE event = ?1 AND handler = ?2 AND state = 0
+			AND NOT EXISTS (SELECT 1 FROM {p}lanes l WHERE l.handler = {p}deliveries.handler
+				AND l.lane = {p}deliveries.lane AND l.owner NOT IN (0, ?3))`),
 		behind: q(`SELECT event, state FROM {p}deliveries INDEXED BY {p}deliveries_open
 			WHERE handler = ?1 AND key = ?2 AND state < 3 AND event > ?3 ORDER BY event LIMIT ?4`),
 		takeLane: q(`INSERT INTO {p}lanes (handler, lane, epoch, owner) VALUES (?1, ?2, 1, ?3)
@@ -71,8 +74,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.ClaimRes
 	if r.Lease <= 0 {
 		return store.ClaimResult{}, invalid(op, "the lease must be longer than 0")
 	}
-	w := s.worker(r.Owner)
-	if err := w.enter(ctx, op); err != nil {
+	w, err := s.enterWorker(ctx, op, r.Owner)
+	if err != nil {
 		return store.ClaimResult{}, err
 	}
 	defer w.leave()

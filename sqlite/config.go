@@ -40,6 +40,8 @@ const (
 const (
 	maxPrefix  = 40
 	maxReaders = 1000
+	// SQLite counts milliseconds with 32 bits.
+	maxBusyTimeout = 24 * time.Hour
 )
 
 // Config has the options of a store. The zero value works.
@@ -52,7 +54,7 @@ type Config struct {
 	Synchronous Synchronous
 	// BusyTimeout is how long a step waits for another process, or for another
 	// transaction of this one, before it fails with [store.ErrUnavailable].
-	// Default [DefaultBusyTimeout]; at least 1 ms.
+	// Default [DefaultBusyTimeout]; at least 1 ms, at most 24 hours.
 	BusyTimeout time.Duration
 	// Prefix begins the names of the store's tables and indexes: up to 40
 	// letters, digits and underscores, a letter first. Stores with different
@@ -88,8 +90,8 @@ func (c Config) validate() error {
 	if c.Synchronous > Normal {
 		problems = append(problems, fmt.Errorf("field Synchronous: %d is neither Full nor Normal", c.Synchronous))
 	}
-	if c.BusyTimeout < time.Millisecond {
-		problems = append(problems, fmt.Errorf("field BusyTimeout: %v is shorter than 1ms", c.BusyTimeout))
+	if c.BusyTimeout < time.Millisecond || c.BusyTimeout > maxBusyTimeout {
+		problems = append(problems, fmt.Errorf("field BusyTimeout: %v is not between 1ms and %v", c.BusyTimeout, maxBusyTimeout))
 	}
 	if c.WakeInterval < time.Millisecond {
 		problems = append(problems, fmt.Errorf("field WakeInterval: %v is shorter than 1ms", c.WakeInterval))

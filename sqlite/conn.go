@@ -16,12 +16,20 @@ import (
 var errRolledBack = store.NewError(
 	"use transaction", store.ErrTxDone, "the database rolled it back after an earlier error", nil)
 
+// errEnded is the error of statements in a transaction that ended although
+// nothing has failed: a statement of the caller was a COMMIT or a ROLLBACK.
+var errEnded = &store.Error{
+	Op: "use transaction", Class: store.ErrTxDone, Also: store.ErrOutcomeUnknown,
+	Detail: "a statement inside of it has committed it or rolled it back",
+}
+
 type txState uint8
 
 const (
 	txNone txState = iota
 	txOpen
 	txRolledBack
+	txEnded
 )
 
 // conn is a connection of the driver with what the driver leaves out.
@@ -30,6 +38,9 @@ type conn struct {
 	c      *connector
 	cached map[string]*stmt
 	state  txState
+	// touched says that a statement of a caller ran, which may have ended the
+	// transaction.
+	touched bool
 }
 
 // patientKey has the context that bounds the wait of a BEGIN whose transaction
@@ -63,7 +74,7 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 	if err := c.c.wait(wait, func() error { return c.control(wait, begin) }); err != nil {
 		return nil, err
 	}
-	c.state = txOpen
+	c.state, c.touched = txOpen, false
 	c.c.meter.begun(c.c.writer && !o.ReadOnly)
 	return tx{c}, nil
 }
@@ -91,6 +102,7 @@ func (c *conn) prepared(ctx context.Context, text string) (*stmt, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.ours = true
 	c.cached[text] = s
 	return s, nil
 }
@@ -116,7 +128,7 @@ func (c *conn) Prepare(text string) (driver.Stmt, error) {
 // PrepareContext prepares a statement of a caller.
 func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
 	var s *stmt
-	err := c.guard(ctx, func() (err error) {
+	err := c.guard(ctx, false, func() (err error) {
 		s, err = c.prepare(ctx, text)
 		return err
 	})
@@ -137,7 +149,7 @@ func (c *conn) ExecContext(
 		}
 		return s.ExecContext(ctx, args)
 	}
-	err = c.guard(ctx, func() (err error) {
+	err = c.guard(ctx, false, func() (err error) {
 		result, err = c.driverConn.ExecContext(ctx, text, args)
 		return err
 	})
@@ -155,7 +167,7 @@ func (c *conn) QueryContext(
 		}
 		return s.QueryContext(ctx, args)
 	}
-	err = c.guard(ctx, func() (err error) {
+	err = c.guard(ctx, false, func() (err error) {
 		rows, err = c.driverConn.QueryContext(ctx, text, args)
 		return err
 	})
@@ -173,19 +185,34 @@ func (c *conn) Close() error {
 }
 
 // guard runs f, which is a statement of a caller or of the store.
-func (c *conn) guard(ctx context.Context, f func() error) error {
+func (c *conn) guard(ctx context.Context, ours bool, f func() error) error {
 	c.c.meter.statement()
+	if ours && c.touched && c.state == txOpen {
+		c.findOut(ctx, txEnded)
+		c.touched = false
+	}
+	if c.state == txOpen && !ours {
+		c.touched = true
+	}
 	switch {
 	case c.state == txRolledBack:
 		return errRolledBack
+	case c.state == txEnded:
+		return errEnded
+	case !c.c.writer:
+		// A reader meets a lock when somebody locks the whole file. What only
+		// reads may be repeated.
+		err := c.c.wait(ctx, f)
+		if err != nil && c.state == txOpen {
+			c.findOut(ctx, txRolledBack)
+		}
+		return err
 	case c.state == txOpen:
 		err := f()
 		if err != nil {
-			c.findOut(ctx)
+			c.findOut(ctx, txRolledBack)
 		}
 		return err
-	case !c.c.writer:
-		return f()
 	default:
 		return c.alone(ctx, f)
 	}
@@ -206,11 +233,11 @@ func (c *conn) busyTimeout(ctx context.Context, milliseconds int64) error {
 	return err
 }
 
-// findOut notes whether SQLite has rolled the transaction back, which no
-// standard interface tells: a BEGIN succeeds only outside of a transaction.
-func (c *conn) findOut(ctx context.Context) {
+// findOut notes whether the transaction is no more, which no standard interface
+// tells: a BEGIN succeeds only outside of a transaction.
+func (c *conn) findOut(ctx context.Context, then txState) {
 	if c.control(ctx, "BEGIN") == nil {
-		c.state = txRolledBack
+		c.state = then
 		_ = c.control(ctx, "ROLLBACK") // The empty transaction of the line above always ends.
 	}
 }
@@ -219,13 +246,23 @@ func (c *conn) findOut(ctx context.Context) {
 type tx struct{ c *conn }
 
 func (t tx) Commit() error {
-	if t.c.state == txRolledBack {
+	switch t.c.state {
+	case txRolledBack:
 		t.c.state = txNone
 		return errRolledBack
+	case txEnded:
+		t.c.state = txNone
+		return errEnded
+	case txNone, txOpen:
 	}
 	// In WAL mode a COMMIT meets no lock; should it, then nothing has been
 	// committed and it may be repeated.
 	err := t.c.c.wait(uninterrupted{}, func() error { return t.c.control(uninterrupted{}, "COMMIT") })
+	if code, ok := primaryCode(err); ok && code == codeError && t.c.touched {
+		if t.c.findOut(uninterrupted{}, txEnded); t.c.state == txEnded {
+			err = errEnded
+		}
+	}
 	t.c.state = txNone
 	if err != nil {
 		// It fails when the COMMIT has ended the transaction already.
@@ -235,7 +272,7 @@ func (t tx) Commit() error {
 }
 
 func (t tx) Rollback() error {
-	ended := t.c.state == txRolledBack
+	ended := t.c.state == txRolledBack || t.c.state == txEnded
 	t.c.state = txNone
 	if ended {
 		return nil
@@ -249,10 +286,12 @@ type stmt struct {
 	exec  driver.StmtExecContext
 	query driver.StmtQueryContext
 	c     *conn
+	// ours is a statement of the store, which never ends a transaction.
+	ours bool
 }
 
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
-	err = s.c.guard(ctx, func() (err error) {
+	err = s.c.guard(ctx, s.ours, func() (err error) {
 		result, err = s.exec.ExecContext(ctx, args)
 		return err
 	})
@@ -260,7 +299,7 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (resul
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = s.c.guard(ctx, func() (err error) {
+	err = s.c.guard(ctx, s.ours, func() (err error) {
 		rows, err = s.query.QueryContext(ctx, args)
 		return err
 	})

@@ -4,7 +4,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net/url"
-	"strconv"
 
 	modernc "modernc.org/sqlite"
 )
@@ -29,12 +28,13 @@ type driverConn interface {
 	Deserialize(buf []byte) error
 }
 
-// newConnector opens connections to the file. A reader waits for locks by the
-// driver's own means, a writer by ours.
+// newConnector opens connections to the file. They wait for locks by our own
+// means, which a context can end; a reader sleeps a little by those of SQLite,
+// for a lock that it meets in the middle of a result.
 func newConnector(path string, c Config, readOnly bool) (driver.Connector, error) {
 	pragmas := []string{"temp_store(memory)", "cache_size(-8000)"}
 	if readOnly {
-		pragmas = append(pragmas, "query_only(1)", "busy_timeout("+strconv.FormatInt(c.BusyTimeout.Milliseconds(), 10)+")")
+		pragmas = append(pragmas, "query_only(1)", "busy_timeout(5)")
 	} else {
 		pragmas = append(pragmas, "busy_timeout(0)", "journal_size_limit(67108864)")
 	}

@@ -5,12 +5,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/relaybus-go/relaybus/store"
 )
 
 type listSQL struct {
-	listOne, listBuried, listDeliveries, listHistory, listDead, countDeliveries, countHistory, getEvent, claimsOfAll, ownerName, duePending string
+	listOne, listBuried, listDeliveries, listHistory, listDead, countDeliveries, countHistory, getEvent, claimsOfAll, ownerName, oldestReady, oldestParked string
 }
 
 // The columns of a listing, from a delivery or its record in the history.
@@ -42,13 +43,16 @@ func newListSQL(q func(string) string) listSQL {
 		listDead: q(`SELECT d.event, d.handler, d.state, d.gen, d.lane, ifnull(d.key, '')
 			FROM {p}deliveries d INDEXED BY {p}deliveries_dead
 			CROSS JOIN {p}events e ON e.seq = d.event CROSS JOIN {p}handlers h ON h.ref = d.handler
-			WHERE d.state >= 2 AND d.state <= ?7` + filters + ` ORDER BY d.event, d.handler`),
+			WHERE d.state >= 2 AND d.state <= ?7 AND d.updated <= ?8` + filters + ` ORDER BY d.event, d.handler`),
 		countDeliveries: q(`SELECT handler, state, count(*) FROM {p}deliveries GROUP BY handler, state`),
 		countHistory:    q(`SELECT count(*) FROM {p}history`),
 		getEvent:        q(`SELECT ` + eventColumns + `, e.headers, e.payload FROM {p}events e WHERE e.id = ?1`),
 		claimsOfAll:     q(`SELECT owner, list FROM {p}claims`),
 		ownerName:       q(`SELECT name FROM {p}owners WHERE id = ?1`),
-		duePending:      q(`SELECT event, handler, due FROM {p}deliveries WHERE state < 2 AND due <= ?1`),
+		oldestReady: q(`SELECT event, due FROM {p}deliveries INDEXED BY {p}deliveries_ready
+			WHERE handler = ?1 AND lane = ?2 AND state = 0 AND due <= ?3 ORDER BY due, event`),
+		oldestParked: q(`SELECT min(due) FROM {p}deliveries INDEXED BY {p}deliveries_open
+			WHERE handler = ?1 AND key IS NOT NULL AND state < 3 AND state = 1 AND due <= ?2 HAVING min(due) IS NOT NULL`),
 	}
 }
 
@@ -290,13 +294,14 @@ func (l *listing) nameOwners(ctx context.Context, r running) error {
 	return nil
 }
 
-// deadWhere returns the dead deliveries of the oldest events that a filter selects.
-func (x *session) deadWhere(ctx context.Context, f store.Filter, limit int) ([]stored, error) {
+// deadWhere returns the dead deliveries of the oldest events that a filter selects
+// and that did not change after now.
+func (x *session) deadWhere(ctx context.Context, f store.Filter, limit int, now time.Time) ([]stored, error) {
 	highest := stateDead
 	if f.HoldsKey {
 		highest = stateHeld
 	}
-	return x.deliveries(ctx, x.s.sql.listDead, limit, append(filterArgs(f), highest)...)
+	return x.deliveries(ctx, x.s.sql.listDead, limit, append(filterArgs(f), highest, now.UnixMilli())...)
 }
 
 // GetEvent returns an event with its deliveries; see [store.Lister].

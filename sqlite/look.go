@@ -136,6 +136,7 @@ func (c *claiming) discoverLanes(ctx context.Context, x *session, i int, ref int
 func (p *plan) firstFree(ctx context.Context, i int, ref int64, number uint8, from place) (place, bool, error) {
 	p.picker = lane.NewPicker(1, p.busy)
 	p.picks, p.blocked, p.cut = nil, nil, false
+	p.waits[i] = 0
 	clear(p.seen)
 	p.picker.Allow(i, 1)
 	at, found, err := p.readLane(ctx, i, ref, number, from)

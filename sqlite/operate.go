@@ -39,7 +39,13 @@ func newOperateSQL(q func(string) string) operateSQL {
 				recorded = excluded.recorded, retired = 0`),
 		allHandlers: q(`SELECT h.id, ifnull(h.aliases, '[]'), ifnull(h.types, '[]'), h.paused, h.retired, h.recorded
 			FROM {p}handlers h
-			WHERE h.recorded IS NOT NULL OR EXISTS (SELECT 1 FROM {p}deliveries d WHERE d.handler = h.ref) ORDER BY h.id`),
+			WHERE h.recorded IS NOT NULL
+				OR EXISTS (SELECT 1 FROM {p}deliveries d INDEXED BY {p}deliveries_ready
+					WHERE d.handler = h.ref AND d.state = 0)
+				OR EXISTS (SELECT 1 FROM {p}deliveries d INDEXED BY {p}deliveries_open
+					WHERE d.handler = h.ref AND d.key IS NOT NULL AND d.state < 3)
+				OR h.ref IN (SELECT d.handler FROM {p}deliveries d INDEXED BY {p}deliveries_died WHERE d.state = 3)
+			ORDER BY h.id`),
 		retireHandler: q(`UPDATE {p}handlers SET retired = 1 WHERE id = ?1`),
 		pauseHandler:  q(`UPDATE {p}handlers SET paused = ?2 WHERE id = ?1`),
 	}
@@ -151,7 +157,7 @@ func (s *Store) RequeueWhere(ctx context.Context, f store.Filter, limit int, now
 	}
 	n := 0
 	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
-		list, err := x.deadWhere(ctx, f, limit)
+		list, err := x.deadWhere(ctx, f, limit, now)
 		if err != nil {
 			return err
 		}

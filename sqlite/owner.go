@@ -271,19 +271,20 @@ func (s *Store) Extend(
 // Relinquish ends the owner; see [store.Claimer].
 func (s *Store) Relinquish(ctx context.Context, owner string, now time.Time) error {
 	const op = "relinquish owner"
-	w := s.known(owner)
-	if w == nil {
+	if s.known(owner) == nil {
 		return s.usable(ctx, op)
 	}
-	if err := w.enter(ctx, op); err != nil {
+	w, err := s.enterWorker(ctx, op, owner)
+	if err != nil {
 		return err
 	}
 	defer w.leave()
 	id := w.id()
 	if id == 0 {
+		s.drop(w)
 		return s.usable(ctx, op)
 	}
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	err = s.write(ctx, op, func(ctx context.Context, x *session) error {
 		x.onCommit(func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -292,4 +293,8 @@ func (s *Store) Relinquish(ctx context.Context, owner string, now time.Time) err
 		})
 		return x.dismiss(ctx, id, s.sql.giveBack, now.UnixMilli())
 	})
+	if err == nil {
+		s.drop(w)
+	}
+	return err
 }

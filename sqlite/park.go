@@ -27,7 +27,7 @@ func (c *claiming) park(ctx context.Context) error {
 			break
 		}
 		budget--
-		if _, err := c.x.exec(ctx, c.s.sql.park, d.event, d.ref); err != nil {
+		if _, err := c.x.exec(ctx, c.s.sql.park, d.event, d.ref, c.owner()); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func (c *claiming) parkBehind(ctx context.Context, ref int64, key string, last i
 	}
 	for _, event := range events {
 		*budget--
-		if _, err := c.x.exec(ctx, c.s.sql.park, event, ref); err != nil {
+		if _, err := c.x.exec(ctx, c.s.sql.park, event, ref, c.owner()); err != nil {
 			return err
 		}
 	}

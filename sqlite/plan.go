@@ -30,6 +30,8 @@ type plan struct {
 	got     []int // how many of each handler
 	yields  map[slice]int
 	blocked []candidate
+	// waits counts the blocked of each handler that were read.
+	waits []int
 	// seen has what was picked or found blocked: a lane may be read again.
 	seen map[deliveryKey]struct{}
 	// cut says that a reading was cut short by blocked deliveries.
@@ -44,7 +46,7 @@ type plan struct {
 }
 
 func newPlan(c *claiming, x *session) *plan {
-	p := &plan{c: c, x: x, got: make([]int, len(c.wants)), yields: make(map[slice]int), stopped: make(map[slice]struct{}), seen: make(map[deliveryKey]struct{})}
+	p := &plan{c: c, x: x, got: make([]int, len(c.wants)), waits: make([]int, len(c.wants)), yields: make(map[slice]int), stopped: make(map[slice]struct{}), seen: make(map[deliveryKey]struct{})}
 	p.picker = lane.NewPicker(c.r.Limit, p.busy)
 	return p
 }
@@ -73,7 +75,7 @@ func (p *plan) fill(ctx context.Context) error {
 		if !open {
 			// Nothing else was found: go on where blocked deliveries cut a
 			// reading short, as far as one claim may.
-			if len(p.picks) > 0 || len(p.stopped) == 0 || p.spent() {
+			if len(p.picks) > 0 || len(p.stopped) == 0 {
 				break
 			}
 			clear(p.stopped)
@@ -107,8 +109,12 @@ func (p *plan) shares() (shares []int, open bool) {
 	return lane.Shares(p.picker.Left(), wants, 0), open
 }
 
-// spent reports whether the claim has read as many blocked deliveries as it may.
-func (p *plan) spent() bool { return len(p.blocked) >= lane.ParkBatch }
+// spent reports whether the claim has read as many blocked deliveries of a
+// handler as it may. Each handler has a part of what one claim may read, so that
+// the backlog of one does not use up the claims of the others.
+func (p *plan) spent(i int) bool {
+	return p.waits[i] >= max(lane.ParkBatch/len(p.waits), lane.ScanSlack)
+}
 
 // serve reads the lanes of one handler, the oldest first, until it has its share.
 func (p *plan) serve(ctx context.Context, i int) error {
@@ -147,7 +153,7 @@ func (p *plan) peek(ctx context.Context) error {
 func (p *plan) oldest(i int) (ref int64, number uint8, at place, ok bool) {
 	p.c.w.mu.Lock()
 	defer p.c.w.mu.Unlock()
-	if p.c.wants[i].held || p.spent() {
+	if p.c.wants[i].held || p.spent(i) {
 		return 0, 0, place{}, false
 	}
 	for _, candidate := range p.c.wants[i].refs {
@@ -216,8 +222,9 @@ func (p *plan) readLane(ctx context.Context, i int, ref int64, number uint8, at 
 			p.yields[slice{ref, number}]++
 		case lane.Blocked:
 			p.blocked = append(p.blocked, d)
+			p.waits[i]++
 			p.seen[deliveryKey{d.event, ref}] = struct{}{}
-			if blocked++; blocked >= lane.ScanSlack || p.spent() {
+			if blocked++; blocked >= lane.ScanSlack || p.spent(i) {
 				p.cut = true
 				p.stopped[slice{ref, number}] = struct{}{}
 				next.event++

@@ -164,9 +164,9 @@ func TestProcessesShareTheWork(t *testing.T) {
 // context ends.
 func shareTheWork(t *testing.T, disturb func(ctx context.Context, workers []*running)) {
 	t.Helper()
-	const workers, publishers, orders = 6, 2, 40
+	const workers, publishers, orders = 6, 2, 25
 	f := newFleet(t, 1)
-	f.lease = time.Minute // so that none runs out, however slow the machine
+	f.lease = 3 * time.Minute // so that none runs out, however slow the machine
 	var all []*running
 	launchAll := func(role string, n int) []*running {
 		var list []*running

@@ -91,7 +91,13 @@ func (p *actor) run() (err error) {
 		cancel()
 	})
 	go p.listen()
-	if p.store, err = sqlite.Open(p.Path); err != nil {
+	// A counter takes what everybody gets. The transactions of the others take
+	// long where the race detector watches them on a busy machine.
+	c := sqlite.Config{BusyTimeout: time.Minute}
+	if p.Role == "count" {
+		c = sqlite.Config{}
+	}
+	if p.store, err = sqlite.OpenConfig(p.Path, c); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
@@ -181,7 +187,7 @@ func (p *actor) bus(publishOnly bool) (*relaybus.Bus, error) {
 		PollInterval:       p.Poll,
 		Concurrency:        8,
 		ShutdownTimeout:    10 * time.Second,
-		TransactionTimeout: 20 * time.Second,
+		TransactionTimeout: time.Minute,
 		// More attempts than there are kills: nothing dies but what wants to.
 		Retry:       relaybus.RetryPolicy{MaxAttempts: 1000, Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond},
 		PublishOnly: publishOnly,

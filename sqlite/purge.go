@@ -45,7 +45,7 @@ func (s *Store) Purge(ctx context.Context, r store.PurgeRequest) (store.PurgeRes
 	}
 	var result store.PurgeResult
 	err := s.write(ctx, "purge", func(ctx context.Context, x *session) error {
-		p := &purging{session: x, r: r, left: r.Limit}
+		p := &purging{session: x, r: r, left: min(r.Limit, math.MaxInt32)}
 		for _, step := range []func(context.Context) error{p.history, p.completions, p.dead, p.unheard, p.keepSequence} {
 			if err := step(ctx); err != nil {
 				return err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+
+	"github.com/relaybus-go/relaybus/store"
 )
 
 // refusal is a transaction that could not begin: every statement on it fails
@@ -21,6 +24,29 @@ func newRefusal(ctx context.Context, err error) *refusal {
 	r.tx, _ = r.db.BeginTx(ctx, nil) // See above.
 	return r
 }
+
+// endedTx returns a transaction that has ended. All that have share one, as
+// nothing says when a caller drops it; who ends it gets another the next time.
+func (s *Store) endedTx(ctx context.Context) *sql.Tx {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.finished; r != nil {
+		if _, err := r.tx.ExecContext(still(ctx), ""); !errors.Is(err, sql.ErrTxDone) {
+			return r.tx
+		}
+		r.close()
+		s.finished = nil
+	}
+	r := newRefusal(still(ctx), errFinished)
+	if s.closed.Load() {
+		r.close() // Nobody would do it later.
+	} else {
+		s.finished = r
+	}
+	return r.tx
+}
+
+var errFinished = store.NewError("use transaction", store.ErrTxDone, "", nil)
 
 func (r *refusal) close() {
 	_ = r.tx.Rollback() // The caller may have ended it.

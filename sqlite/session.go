@@ -154,7 +154,38 @@ func (s *Store) beginRead(ctx context.Context, op string) (tx *sql.Tx, done func
 type writing struct {
 	*session
 	conn *sql.Conn
-	done bool
+	// leave lets the next one in.
+	leave func()
+	done  bool
+}
+
+// enter waits for the writer connection, in the order in which the goroutines
+// came: database/sql serves those that wait in any order.
+func (s *Store) enter(ctx context.Context) (conn *sql.Conn, leave func(), err error) {
+	select {
+	case s.gate <- struct{}{}:
+	case <-s.gone:
+		return nil, nil, store.NewError("wait for the writer", store.ErrClosed, "", nil)
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	leave = func() { <-s.gate }
+	if conn, err = s.writer.Conn(ctx); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return conn, leave, nil
+}
+
+// nested reports whether the context carries a transaction of the store that
+// holds the writer connection.
+func (s *Store) nested(ctx context.Context) bool {
+	for _, tx := range store.TxsFrom(ctx) {
+		if t, ok := tx.(*transaction); ok && t != nil && t.owner == s && t.holds.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // begin waits for the writer connection of this process, and then for the
@@ -163,9 +194,13 @@ func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
 	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
+	if s.nested(ctx) {
+		return nil, invalid(op, "the context carries an open transaction of this store, "+
+			"which would wait for itself; use that one, or do this after its end")
+	}
 	wait, cancel := context.WithTimeout(ctx, s.cfg.BusyTimeout)
 	defer cancel()
-	conn, err := s.writer.Conn(wait)
+	conn, leave, err := s.enter(wait)
 	if err != nil {
 		if late := ended(ctx, op); late != nil {
 			return nil, late
@@ -181,12 +216,13 @@ func (s *Store) begin(ctx context.Context, op string) (*writing, error) {
 	tx, err := conn.BeginTx(patient(ctx), nil)
 	if err != nil {
 		err = errors.Join(err, conn.Close())
+		leave()
 		if late := ended(ctx, op); late != nil {
 			return nil, late
 		}
 		return nil, s.translate(op, err)
 	}
-	t := &writing{session: &session{s: s, tx: tx}, conn: conn}
+	t := &writing{session: &session{s: s, tx: tx}, conn: conn, leave: leave}
 	if err := t.notice(still(ctx)); err != nil {
 		t.rollback()
 		return nil, s.translate(op, err)
@@ -214,6 +250,7 @@ func (t *writing) rollback() {
 	t.done = true
 	_ = t.tx.Rollback() // A transaction that can't be rolled back ends with its connection.
 	_ = t.conn.Close()  // It returns to the pool, or is gone.
+	t.leave()
 }
 
 // commit ends the transaction. Without [store.ErrOutcomeUnknown] an error means
@@ -221,7 +258,10 @@ func (t *writing) rollback() {
 func (t *writing) commit(op string) error {
 	t.done = true
 	// The connection returns to the pool only after memory has followed.
-	defer func() { _ = t.conn.Close() }() // As above.
+	defer func() {
+		_ = t.conn.Close() // As above.
+		t.leave()
+	}()
 	t.pass("commit ", op)
 	err := t.tx.Commit()
 	if err != nil {

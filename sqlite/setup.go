@@ -62,6 +62,9 @@ func (s *Store) isSetUp(ctx context.Context, op string, version int) (bool, erro
 	x := &session{s: s, tx: tx}
 	has, err := s.schemaOf(ctx, x)
 	if err != nil {
+		if late := ended(ctx, op); late != nil {
+			return false, late
+		}
 		return false, s.translate(op, err)
 	}
 	if has > version {

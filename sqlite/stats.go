@@ -99,22 +99,64 @@ func (c *counting) run(ctx context.Context) error {
 }
 
 func (c *counting) oldest(ctx context.Context) error {
-	return c.rows(ctx, c.s.sql.duePending, func(scan func(...any) error) (bool, error) {
-		var d deliveryKey
+	for ref, h := range c.by {
+		if err := c.oldestReady(ctx, ref, h); err != nil {
+			return err
+		}
 		var due int64
-		if err := scan(&d.event, &d.handler, &due); err != nil {
-			return false, err
+		parked, err := c.row(ctx, c.s.sql.oldestParked, []any{&due}, ref, c.now)
+		if err != nil {
+			return err
 		}
-		if _, runs := c.runs[d]; runs {
-			return true, nil
+		if parked {
+			earlier(&h.OldestDueAt, instant(due))
 		}
-		at := instant(due)
-		earlier(&c.total.OldestDueAt, at)
-		if h := c.by[d.handler]; h != nil {
-			earlier(&h.OldestDueAt, at)
+		if !h.OldestDueAt.IsZero() {
+			earlier(&c.total.OldestDueAt, h.OldestDueAt)
 		}
-		return true, nil
-	}, c.now)
+	}
+	return nil
+}
+
+// oldestReady hops over the lanes of a handler: the first of each that does not
+// run counts, and a lane whose first is no older than what was found is left out.
+func (c *counting) oldestReady(ctx context.Context, ref int64, h *store.HandlerStats) error {
+	type first struct {
+		lane uint8
+		due  int64
+	}
+	var lanes []first
+	err := c.rows(ctx, c.s.sql.discover, func(scan func(...any) error) (bool, error) {
+		var f first
+		var holder int64
+		err := scan(&f.lane, &f.due, &holder)
+		lanes = append(lanes, f)
+		return true, err
+	}, ref)
+	if err != nil {
+		return err
+	}
+	for _, f := range lanes {
+		if f.due > c.now || (!h.OldestDueAt.IsZero() && f.due >= h.OldestDueAt.UnixMilli()) {
+			continue
+		}
+		err := c.rows(ctx, c.s.sql.oldestReady, func(scan func(...any) error) (bool, error) {
+			d := deliveryKey{handler: ref}
+			var due int64
+			if err := scan(&d.event, &due); err != nil {
+				return false, err
+			}
+			if _, runs := c.runs[d]; runs {
+				return true, nil
+			}
+			earlier(&h.OldestDueAt, instant(due))
+			return false, nil
+		}, ref, f.lane, c.now)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func earlier(t *time.Time, at time.Time) {

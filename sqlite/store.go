@@ -36,6 +36,9 @@ type Store struct {
 	reader *sql.DB
 	meter  meter
 	closed atomic.Bool
+	// gone is closed with the store. gate holds a token while a transaction of
+	// the store's own has the writer connection, or waits for it.
+	gone, gate chan struct{}
 	// identity is the random id of the database, or "" while it is not known.
 	identity atomic.Pointer[string]
 	handlers *directory
@@ -53,6 +56,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	workers map[string]*worker
+	// finished is what is handed out for transactions that have ended.
+	finished *refusal
 }
 
 // Open opens the SQLite file with the default [Config]. See [OpenConfig].
@@ -82,6 +87,8 @@ func OpenConfig(path string, c Config) (*Store, error) {
 		handlers: newDirectory(),
 		workers:  make(map[string]*worker),
 		crash:    func(string) {},
+		gone:     make(chan struct{}),
+		gate:     make(chan struct{}, 1),
 	}
 	if s.writer, err = s.open(true); err != nil {
 		return nil, configurationError(op, err)
@@ -126,10 +133,22 @@ func (s *Store) open(writer bool) (*sql.DB, error) {
 	}), nil
 }
 
-// Close closes the connections that Open made. It waits for what runs on them.
-// Afterwards every call fails with [store.ErrClosed].
+// Close closes the connections that Open made. Afterwards every call fails with
+// [store.ErrClosed], those that wait for the writer too, and [Store.Wake]
+// returns. Close does not wait for transactions that are open: their connection
+// is closed when they end, and they may still be committed. Stop the bus, and
+// end transactions, before.
 func (s *Store) Close() error {
-	s.closed.Store(true)
+	if !s.closed.Swap(true) {
+		close(s.gone)
+	}
+	s.mu.Lock()
+	finished := s.finished
+	s.finished = nil
+	s.mu.Unlock()
+	if finished != nil {
+		finished.close()
+	}
 	return errors.Join(s.reader.Close(), s.writer.Close())
 }
 
@@ -168,6 +187,29 @@ func (s *Store) worker(name string) *worker {
 		s.workers[name] = w
 	}
 	return w
+}
+
+// enterWorker waits for the turn of an owner, who may be forgotten meanwhile.
+func (s *Store) enterWorker(ctx context.Context, op, name string) (*worker, error) {
+	for {
+		w := s.worker(name)
+		if err := w.enter(ctx, op); err != nil {
+			return nil, err
+		}
+		if s.known(name) == w {
+			return w, nil
+		}
+		w.leave()
+	}
+}
+
+// drop forgets an owner who has ended. Its turn is the caller's.
+func (s *Store) drop(w *worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.workers[w.name] == w {
+		delete(s.workers, w.name)
+	}
 }
 
 // known returns what the store knows of an owner, or nil for one that never

@@ -80,12 +80,12 @@ func (c *claiming) pick(ctx context.Context, x *session) error {
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
-	if c.picker.Left() == 0 || c.spent() {
+	if c.picker.Left() == 0 {
 		return nil
 	}
 	looked := false
 	for i := range c.wants {
-		if c.got[i] >= c.wants[i].limit || c.wants[i].held || c.isComplete(i, now) {
+		if c.got[i] >= c.wants[i].limit || c.wants[i].held || c.spent(i) || c.isComplete(i, now) {
 			continue
 		}
 		looked = true

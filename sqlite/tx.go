@@ -3,8 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/relaybus-go/relaybus/store"
 )
@@ -18,6 +22,8 @@ type transaction struct {
 	mu sync.Mutex
 	// open is the database transaction of one of ours, once it has begun.
 	open *writing
+	// holds says that it has begun and not ended.
+	holds atomic.Bool
 	// joined is the one of a caller, and its sessions by store.
 	joined   *sql.Tx
 	sessions map[*Store]*session
@@ -64,10 +70,17 @@ func TxFrom(ctx context.Context) (*sql.Tx, bool) {
 
 // Tx returns the innermost transaction of the context that this store opened,
 // or that was joined and belongs to its database. It panics like the function
-// [Tx].
+// [Tx] when there is none, and not because the context has ended.
 func (s *Store) Tx(ctx context.Context) *sql.Tx {
 	for _, tx := range store.TxsFrom(ctx) {
-		if t, ok := tx.(*transaction); ok && s.CheckTx(ctx, tx) == nil {
+		t, ok := tx.(*transaction)
+		if !ok || t == nil {
+			continue
+		}
+		// A joined one that can't be looked at is passed on: its statements
+		// fail for the same reason.
+		err := s.check(ctx, "find transaction", t)
+		if err == nil || !errors.Is(err, store.ErrForeignTx) && !errors.Is(err, store.ErrTxDone) {
 			return t.handle(ctx)
 		}
 	}
@@ -89,6 +102,9 @@ func (t *transaction) handle(ctx context.Context) *sql.Tx {
 func (t *transaction) refuse(ctx context.Context, err error) *sql.Tx {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.done {
+		return t.owner.endedTx(ctx)
+	}
 	if t.refused == nil {
 		t.refused = newRefusal(still(ctx), err)
 	}
@@ -99,11 +115,11 @@ func (t *transaction) refuse(ctx context.Context, err error) *sql.Tx {
 func (t *transaction) begin(ctx context.Context) (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.done {
+		return nil, errFinished
+	}
 	if t.refused != nil {
 		return nil, t.refused.err
-	}
-	if t.done {
-		return nil, store.NewError("use transaction", store.ErrTxDone, "", nil)
 	}
 	if t.open != nil {
 		return t.open.session, nil
@@ -113,6 +129,7 @@ func (t *transaction) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	t.open = open
+	t.holds.Store(true)
 	return open.session, nil
 }
 
@@ -121,6 +138,7 @@ func (t *transaction) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done = true
+	t.holds.Store(false)
 	if t.open != nil {
 		t.open.rollback()
 	}
@@ -130,8 +148,12 @@ func (t *transaction) end() {
 }
 
 // Transact runs fn in a transaction; see [store.Transactor]. It waits for its
-// turn up to [Config].BusyTimeout, and so does a Transact inside of fn that is
-// not given fn's context, in vain. fn runs once.
+// turn up to [Config].BusyTimeout. fn runs once.
+//
+// What begins another transaction of the store inside of fn, such as a nested
+// Transact, fails at once with [store.ErrInvalidArgument] when it is given fn's
+// context; given another one, it waits up to [Config].BusyTimeout in vain. A
+// lazy transaction stands in nobody's way before its first use.
 func (s *Store) Transact(
 	ctx context.Context, o store.TxOptions, fn func(ctx context.Context, tx store.Tx) error,
 ) error {
@@ -184,8 +206,15 @@ func (s *Store) CheckTx(ctx context.Context, tx store.Tx) error {
 		return err
 	}
 	t, ok := tx.(*transaction)
+	if !ok || t == nil {
+		return store.NewError(op, store.ErrForeignTx, "", nil)
+	}
+	return s.check(ctx, op, t)
+}
+
+func (s *Store) check(ctx context.Context, op string, t *transaction) error {
 	switch {
-	case !ok || t == nil || (t.owner != nil && t.owner != s && !s.sameDatabase(ctx, t.owner)):
+	case t.owner != nil && t.owner != s && !s.sameDatabase(t.owner):
 		return store.NewError(op, store.ErrForeignTx, "", nil)
 	case t.owner == nil:
 		_, err := s.join(still(ctx), op, t)
@@ -201,16 +230,19 @@ func (s *Store) CheckTx(ctx context.Context, tx store.Tx) error {
 
 // sameDatabase reports whether another store of this process is on the same
 // tables of the same file.
-func (s *Store) sameDatabase(ctx context.Context, other *Store) bool {
-	if s.cfg.Prefix != other.cfg.Prefix {
-		return false
-	}
-	mine, err := s.databaseID(ctx)
+func (s *Store) sameDatabase(other *Store) bool {
+	return s.cfg.Prefix == other.cfg.Prefix && (s.path == other.path || s.isFile(other.path))
+}
+
+// isFile reports whether the path leads to the file of the store. The id in the
+// database does not tell that: a copy of the file has it, too.
+func (s *Store) isFile(path string) bool {
+	mine, err := os.Stat(filepath.FromSlash(s.path))
 	if err != nil {
 		return false
 	}
-	theirs, err := other.databaseID(ctx)
-	return err == nil && mine == theirs
+	theirs, err := os.Stat(filepath.FromSlash(path))
+	return err == nil && os.SameFile(mine, theirs)
 }
 
 // databaseID returns the random id that Setup gave the database.
@@ -245,13 +277,16 @@ func (s *Store) openSession(ctx context.Context, op string, tx store.Tx) (*sessi
 	if s.closed.Load() {
 		return nil, nil, store.NewError(op, store.ErrClosed, "", nil)
 	}
-	if err := s.CheckTx(ctx, tx); err != nil {
-		return nil, nil, s.translate(op, err)
-	}
-	t, _ := tx.(*transaction) // CheckTx has looked.
-	if t.owner == nil {
+	t, ok := tx.(*transaction)
+	if ok && t != nil && t.owner == nil {
+		if err := ended(ctx, op); err != nil {
+			return nil, nil, err
+		}
 		x, err := s.join(still(ctx), op, t)
 		return x, t, err
+	}
+	if err := s.CheckTx(ctx, tx); err != nil {
+		return nil, nil, s.translate(op, err)
 	}
 	x, err := t.begin(ctx)
 	if err != nil {
@@ -273,33 +308,61 @@ func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.sessions[s]
-	if x == nil {
-		x = &session{s: s, tx: t.joined}
+	if x != nil {
+		return x, s.inside(ctx, op, t)
 	}
+	x = &session{s: s, tx: t.joined}
 	var theirs string
 	found, err := x.row(ctx, s.sql.getMeta, []any{&theirs}, metaIdentity)
+	var file string
+	if err == nil && found && theirs == mine {
+		_, err = x.row(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'", []any{&file})
+	}
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
 		return nil, store.NewError(op, store.ErrTxDone, "", err)
 	case err != nil && isTrouble(err):
 		return nil, s.translate(op, err)
-	case err != nil || !found || theirs != mine:
+	case err != nil || !found || theirs != mine || !s.isFile(file):
 		return nil, store.NewError(op, store.ErrForeignTx, "", err)
 	}
-	if t.sessions[s] == nil {
-		if err := s.current(ctx, x); err != nil {
-			return nil, s.translate(op, err)
-		}
-		if t.sessions == nil {
-			t.sessions = make(map[*Store]*session)
-		}
-		t.sessions[s] = x
+	if err := s.inside(ctx, op, t); err != nil {
+		return nil, err
 	}
+	if err := s.current(ctx, x); err != nil {
+		return nil, s.translate(op, err)
+	}
+	if t.sessions == nil {
+		t.sessions = make(map[*Store]*session)
+	}
+	t.sessions[s] = x
 	return x, nil
+}
+
+// inside proves that a caller's transaction is open: SQLite ends one by itself
+// after some errors, and what the store wrote would then be committed at once. A
+// BEGIN fails inside of a transaction, whatever it is, and changes nothing.
+func (s *Store) inside(ctx context.Context, op string, t *transaction) error {
+	_, err := t.joined.ExecContext(ctx, "BEGIN")
+	if err == nil {
+		_, err = t.joined.ExecContext(ctx, "ROLLBACK")
+		return store.NewError(op, store.ErrTxDone, "the database or a statement inside of it has ended it", err)
+	}
+	code, ok := primaryCode(err)
+	switch {
+	case ok && code == codeError:
+		return nil
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, errRolledBack):
+		return store.NewError(op, store.ErrTxDone, "", err)
+	case ok || errors.Is(err, driver.ErrBadConn) || errors.Is(err, context.Canceled):
+		return s.translate(op, err)
+	default:
+		return nil // Another driver, with errors of its own.
+	}
 }
 
 // isTrouble tells an error that says nothing about whose database it is.
 func isTrouble(err error) bool {
 	code, ok := primaryCode(err)
-	return ok && code != codeError || errors.Is(err, errRolledBack)
+	return ok && code != codeError || errors.Is(err, errRolledBack) || errors.Is(err, errEnded)
 }

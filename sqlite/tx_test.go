@@ -60,7 +60,7 @@ func TestLazyTransactionRefused(t *testing.T) {
 		_, err := handle.ExecContext(ctx, `INSERT INTO orders VALUES ('a')`)
 		refused("exec", err)
 		if prepared, err := handle.PrepareContext(ctx, `SELECT 1`); err == nil {
-			t.Errorf("prepare: no error; close: %v", prepared.Close())
+			defer func() { t.Errorf("prepare: no error; close: %v", prepared.Close()) }()
 		} else {
 			refused("prepare", err)
 		}

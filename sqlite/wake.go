@@ -40,6 +40,8 @@ func (s *Store) Wake(ctx context.Context, signal func()) (err error) {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.gone:
+			return store.NewError(op, store.ErrClosed, "", nil)
 		case <-ticker.C:
 		}
 		changed, err := w.changed(ctx)

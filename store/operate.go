@@ -15,8 +15,9 @@ type Operator interface {
 	Requeue(ctx context.Context, ids []DeliveryID, now time.Time) error
 
 	// RequeueWhere requeues up to limit dead deliveries that the filter
-	// selects, those of the oldest events first, and returns how many. Its
-	// Status must be empty or dead.
+	// selects and that did not change after now, those of the oldest events
+	// first, and returns how many: repeated with the same now it comes to an
+	// end. Its Status must be empty or dead.
 	RequeueWhere(ctx context.Context, f Filter, limit int, now time.Time) (int, error)
 
 	// BuryPending makes a pending delivery dead. It does not hold its key.

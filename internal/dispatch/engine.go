@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -238,7 +237,7 @@ func (e *Engine) relinquish(ctx context.Context) error {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("give lanes back: %w", context.Cause(ctx))
+		return store.NewError("give lanes back", store.ErrTimeout, "", context.Cause(ctx))
 	}
 }
 

@@ -36,7 +36,8 @@ func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []ask) (
 	cancel()
 	interrupted := err != nil && ctx.Err() != nil // Relinquish gives back what it may have claimed
 	if !interrupted {
-		e.cfg.Observer.Claimed(len(result.Deliveries), e.cfg.Clock.Now().Sub(began), err)
+		took := e.cfg.Clock.Now().Sub(began)
+		tell(1, func(int) { e.cfg.Observer.Claimed(len(result.Deliveries), took, err) })
 	}
 
 	e.mu.Lock()
@@ -49,7 +50,7 @@ func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []ask) (
 	case !interrupted:
 		e.claimErrors++
 		e.lastErr = err
-		e.claimAt = e.cfg.Clock.Now().Add(backoff(e.claimErrors, max(e.cfg.Poll, 10*time.Millisecond)))
+		e.claimAt = e.cfg.Clock.Now().Add(backoff(e.claimErrors, e.mostBackoff()))
 	}
 	e.notify()
 	e.mu.Unlock()
@@ -80,17 +81,22 @@ func (e *Engine) take(r store.ClaimRequest, asked []ask, result store.ClaimResul
 	}
 	jobs := make([]*job, 0, len(result.Deliveries))
 	for _, c := range result.Deliveries {
-		jobs = append(jobs, e.admit(c, r.Now.Add(r.Lease), len(result.Deliveries) == 1))
+		jobs = append(jobs, e.admit(c, asked, r.Now.Add(r.Lease), len(result.Deliveries) == 1))
 	}
 	e.startNext()
 	return jobs
 }
 
+// shed reports whether the handler was shed since the claim began.
+func shed(h *handlerState, asked []ask) bool {
+	return slices.ContainsFunc(asked, func(a ask) bool { return a.h == h && a.sheds != h.sheds })
+}
+
 func isAlone(c store.Claimed) bool { return c.Alone }
 
-// admit queues one claimed delivery, or gives it back. only says that the claim
-// brought nothing else.
-func (e *Engine) admit(c store.Claimed, leaseUntil time.Time, only bool) *job {
+// admit queues one claimed delivery, or gives it back. only says that the claim,
+// which asked for asked, brought nothing else.
+func (e *Engine) admit(c store.Claimed, asked []ask, leaseUntil time.Time, only bool) *job {
 	now := e.cfg.Clock.Now()
 	h := e.byID[c.Lease.Handler]
 	j := &job{h: h, c: c, state: jobQueued, since: now, leaseUntil: leaseUntil, done: make(chan struct{})}
@@ -100,7 +106,7 @@ func (e *Engine) admit(c store.Claimed, leaseUntil time.Time, only bool) *job {
 		// Only a store that claims more than it was asked for comes here.
 		e.giveBack(j, now.Add(e.cfg.Poll))
 		return j
-	case e.closing, now.Before(h.pausedUntil), e.expiring(j, now):
+	case e.closing, h.paused(now), e.expiring(j, now), shed(h, asked):
 		e.giveBack(j, time.Time{})
 		return j
 	}

@@ -79,9 +79,12 @@ type handlerState struct {
 	// pausedUntil holds claims back while something it needs is down; outages
 	// counts the probes that failed in a row.
 	pausedUntil time.Time
+	pausedFor   time.Duration
 	outages     int
-	rate        bucket
-	pace        pace
+	// sheds counts the calls of Shed.
+	sheds uint64
+	rate  bucket
+	pace  pace
 }
 
 // dueAt notes when further work becomes due.
@@ -98,11 +101,22 @@ func (h *handlerState) signal() {
 	h.signals++
 }
 
-// ask is a handler that a claim asks for, and its signals by then.
-type ask struct {
-	h       *handlerState
-	signals uint64
+// paused reports whether claims are held back. A clock that was set back makes
+// no pause longer than it was meant to be.
+func (h *handlerState) paused(now time.Time) bool {
+	if h.pausedUntil.Sub(now) > h.pausedFor {
+		h.pausedUntil = now.Add(h.pausedFor)
+	}
+	return now.Before(h.pausedUntil)
 }
+
+// ask is a handler that a claim asks for, and its signals and sheds by then.
+type ask struct {
+	h              *handlerState
+	signals, sheds uint64
+}
+
+func newAsk(h *handlerState) ask { return ask{h: h, signals: h.signals, sheds: h.sheds} }
 
 // pace measures how many deliveries a handler finished lately, which is how
 // many are worth claiming ahead.
@@ -115,7 +129,7 @@ type pace struct {
 const paceWindow = 50 * time.Millisecond
 
 func (p *pace) finished(now time.Time) {
-	if age := now.Sub(p.began); age > paceWindow {
+	if age := now.Sub(p.began); age > paceWindow || age < 0 {
 		p.last = p.now
 		if age > 2*paceWindow {
 			p.last = 0
@@ -126,7 +140,7 @@ func (p *pace) finished(now time.Time) {
 }
 
 func (p *pace) ahead(now time.Time) int {
-	if now.Sub(p.began) > 2*paceWindow {
+	if age := now.Sub(p.began); age > 2*paceWindow || age < 0 {
 		return 0
 	}
 	return max(p.now, p.last)

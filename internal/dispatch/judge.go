@@ -3,8 +3,6 @@ package dispatch
 import (
 	"errors"
 	"time"
-
-	"github.com/relaybus-go/relaybus/store"
 )
 
 // judgement is what is to be known of a handler's error. It is made without
@@ -13,8 +11,8 @@ import (
 type judgement struct {
 	Decision
 	// text is kept with the delivery.
-	text                  string
-	leaseLost, notStarted bool
+	text       string
+	notStarted bool
 }
 
 // strayDelay is the wait after an error whose handling fails itself.
@@ -24,7 +22,6 @@ func judge(j *job, err error) judgement {
 	var v judgement
 	if protect(func() error {
 		v.text = Text(err)
-		v.leaseLost = errors.Is(err, store.ErrLeaseLost)
 		var n *notStartedError
 		v.notStarted = errors.As(err, &n)
 		v.Decision = j.h.Decide(&j.c, err)

@@ -83,7 +83,7 @@ func (e *Engine) claimBatch(ctx context.Context) ([]*job, error) {
 			continue
 		}
 		total += n
-		asked = append(asked, ask{h, h.signals})
+		asked = append(asked, newAsk(h))
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
 	request.Limit = e.soloLimit(min(total, e.cfg.BatchSize, e.cfg.Concurrency-e.running-e.queued), now)
@@ -176,7 +176,7 @@ func (e *Engine) heldBack(now time.Time) *HeldBackError {
 	var held *HeldBackError
 	for _, h := range e.handlers {
 		until := h.rate.next(now)
-		if h.pausedUntil.After(until) {
+		if h.paused(now) && h.pausedUntil.After(until) {
 			until = h.pausedUntil
 		}
 		if !h.maybe || !now.Before(until) {

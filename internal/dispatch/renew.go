@@ -39,7 +39,8 @@ func (e *Engine) renew(ctx context.Context) bool {
 	if ctx.Err() != nil && err != nil {
 		return true
 	}
-	e.cfg.Observer.Extended(len(leases), e.cfg.Clock.Now().Sub(now), err)
+	took := e.cfg.Clock.Now().Sub(now)
+	tell(1, func(int) { e.cfg.Observer.Extended(len(leases), took, err) })
 
 	var told []*job
 	e.mu.Lock()
@@ -64,9 +65,7 @@ func (e *Engine) renew(ctx context.Context) bool {
 	}
 	e.startNext() //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
 	e.mu.Unlock()
-	for _, j := range told {
-		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
-	}
+	tell(len(told), func(i int) { e.cfg.Observer.LeaseLost(told[i].h.Handler, &told[i].c) })
 	return err == nil
 }
 
@@ -81,6 +80,9 @@ func (e *Engine) renewable(now time.Time) (jobs []*job, leases []store.Lease, li
 		// started with: a renewal could conflict with its completion.
 		if j.inTx || j.state == jobDone {
 			continue
+		}
+		if now.Before(j.since) {
+			j.since = now // the clock was set back
 		}
 		if j.state == jobQueued && now.Sub(j.since) >= e.cfg.Lease/3 {
 			e.unqueue(j)

@@ -45,6 +45,21 @@ func (e *Engine) run(ctx context.Context, j *job) {
 	// Whoever cancels first, the timer starts that gives the delivery up when
 	// the handler does not return.
 	stopWatch := context.AfterFunc(ctx, func() { e.watch(ctx, j) })
+	told := false
+	// An observer that ends this goroutine must not take the handler with it.
+	defer func() {
+		if !told {
+			_ = recover()
+			go e.work(ctx, j, stopWatch)
+		}
+	}()
+	e.cfg.Observer.Started(j.h.Handler, &j.c)
+	told = true
+	e.work(ctx, j, stopWatch)
+}
+
+// work calls the handler.
+func (e *Engine) work(ctx context.Context, j *job, stopWatch func() bool) {
 	var stopTimeout func() bool
 	var err error
 	finished := false
@@ -61,7 +76,6 @@ func (e *Engine) run(ctx context.Context, j *job) {
 		j.cancel(nil)
 		e.returned(j, err, cause) //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
 	}()
-	e.cfg.Observer.Started(j.h.Handler, &j.c)
 	if j.h.Timeout > 0 {
 		stopTimeout = e.cfg.Clock.AfterFunc(j.h.Timeout, func() { j.cancel(ErrTimeout) })
 	}
@@ -88,7 +102,11 @@ func (e *Engine) runInTx(ctx context.Context, j *job) error {
 	if err := e.ensureLease(ctx, j); err != nil {
 		return err
 	}
-	return j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
+	// What the handler itself returns says nothing of this lease, whatever it
+	// wraps. A lease that is lost at the commit is found out by settling.
+	lost := false
+	err := j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
+		lost = false
 		e.setCommitting(j, false)
 		if err := context.Cause(ctx); err != nil {
 			return err // opening the transaction took so long that others may have the delivery
@@ -97,8 +115,20 @@ func (e *Engine) runInTx(ctx context.Context, j *job) error {
 			return err
 		}
 		e.setCommitting(j, true)
-		return e.cfg.Store.CompleteTx(ctx, tx, e.cfg.Owner, j.c.Lease, e.cfg.Clock.Now())
+		err := e.cfg.Store.CompleteTx(ctx, tx, e.cfg.Owner, j.c.Lease, e.cfg.Clock.Now())
+		lost = errors.Is(err, store.ErrLeaseLost)
+		return err
 	})
+	if err != nil && lost {
+		e.setLost(j)
+	}
+	return err
+}
+
+func (e *Engine) setLost(j *job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j.lost = true
 }
 
 func (e *Engine) setCommitting(j *job, committing bool) {
@@ -129,6 +159,7 @@ func (e *Engine) ensureLease(ctx context.Context, j *job) error {
 		return &notStartedError{fmt.Errorf("extend lease before a transactional handler: %w", err)}
 	}
 	if !holds(ok, 0) {
+		e.setLost(j)
 		return store.NewError("extend lease before a transactional handler", store.ErrLeaseLost, "", nil)
 	}
 	e.mu.Lock()
@@ -153,6 +184,21 @@ func protect(f func() error) error {
 		result <- err
 	}()
 	return <-result
+}
+
+// tell calls f for each of n, in order, as an observer's hooks are user code
+// that may end its goroutine with runtime.Goexit. All share one goroutine, and
+// another one only goes on behind such a call.
+func tell(n int, f func(i int)) {
+	for i := 0; i < n; {
+		_ = protect(func() error {
+			for i < n {
+				i++
+				f(i - 1)
+			}
+			return nil
+		})
+	}
 }
 
 // describe turns what was panicked with into text; it may panic itself.
@@ -260,19 +306,22 @@ func (e *Engine) returned(j *job, err, cause error) {
 	e.mu.Unlock()
 	kick(e.fetchKick)
 	kick(e.settleKick)
-	switch {
-	case lost:
-		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
-	case completed:
-		e.cfg.Observer.Finished(j.h.Handler, &j.c, Outcome{Kind: Succeeded, Took: now.Sub(j.started)})
-	default:
+	if !lost && !completed {
 		return
 	}
-	e.mu.Lock()
-	e.leaving--
-	e.forget(j) // now that the observer knows
-	e.notify()
-	e.mu.Unlock()
+	// Deferred, because the observer may end this goroutine.
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.leaving--
+		e.forget(j) // now that the observer knows
+		e.notify()
+	}()
+	if lost {
+		e.cfg.Observer.LeaseLost(j.h.Handler, &j.c)
+	} else {
+		e.cfg.Observer.Finished(j.h.Handler, &j.c, Outcome{Kind: Succeeded, Took: now.Sub(j.started)})
+	}
 }
 
 // conclude decides what becomes of a job whose handler returned. It reports
@@ -293,7 +342,7 @@ func (e *Engine) conclude(j *job, err, cause error, v judgement, now time.Time) 
 			return false, true
 		}
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Complete}, Outcome{Kind: Succeeded, Took: took})
-	case j.lost, v.leaseLost && j.h.Transactional && !errors.Is(cause, ErrLeaseLost):
+	case j.lost:
 		j.state = jobSettling
 		return true, false
 	case errors.Is(cause, ErrStopping), errors.Is(cause, ErrLeaseLost):
@@ -332,13 +381,10 @@ func (e *Engine) pause(j *job, now time.Time) {
 	h := j.h
 	if h.outages == 0 || !j.started.Before(h.pausedUntil) {
 		h.outages++
-		h.pausedUntil = now.Add(max(h.ProbeDelay(h.outages), time.Millisecond))
+		h.pausedFor = max(h.ProbeDelay(h.outages), time.Millisecond)
+		h.pausedUntil = now.Add(h.pausedFor)
 	}
-	for _, queued := range h.queue {
-		e.giveBack(queued, time.Time{})
-	}
-	e.queued -= len(h.queue)
-	h.queue = nil
+	e.giveBackQueue(h)
 	h.signal()
 }
 

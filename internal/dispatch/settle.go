@@ -79,7 +79,7 @@ func (e *Engine) settleLoop(ctx context.Context) {
 		if e.isClosing() {
 			e.sleep(ctx, min(backoff(errs, time.Second), max(e.cfg.Grace/10, time.Millisecond)), nil)
 		} else {
-			e.sleep(ctx, backoff(errs, time.Second), e.hurry)
+			e.sleep(ctx, backoff(errs, min(time.Second, e.mostBackoff())), e.hurry)
 		}
 	}
 }
@@ -134,7 +134,8 @@ func (e *Engine) flush(ctx context.Context, batch []ending) bool {
 	}
 	e.mu.Unlock()
 	kick(e.fetchKick)
-	for i, end := range batch {
+	tell(len(batch), func(i int) {
+		end := batch[i]
 		switch {
 		case end.job.h == nil:
 		case holds(ok, i):
@@ -142,7 +143,7 @@ func (e *Engine) flush(ctx context.Context, batch []ending) bool {
 		default:
 			e.cfg.Observer.LeaseLost(end.job.h.Handler, &end.job.c)
 		}
-	}
+	})
 	e.mu.Lock()
 	for _, end := range batch {
 		e.forget(end.job)
@@ -180,7 +181,8 @@ func (e *Engine) send(ctx context.Context, batch []ending) ([]bool, error) {
 	callCtx, cancel := e.deadline(ctx, e.cfg.Lease)
 	ok, err := e.cfg.Store.Settle(callCtx, e.cfg.Owner, list, began)
 	cancel()
-	e.cfg.Observer.Settled(len(batch), e.cfg.Clock.Now().Sub(began), err)
+	took := e.cfg.Clock.Now().Sub(began)
+	tell(1, func(int) { e.cfg.Observer.Settled(len(batch), took, err) })
 	return ok, err
 }
 

@@ -12,7 +12,7 @@ func (e *Engine) reserve(quiet int) int { return min(quiet, e.cfg.Concurrency/2)
 
 // startable is how many more deliveries of h could start now.
 func (e *Engine) startable(h *handlerState, now time.Time) int {
-	if e.closing || (e.exclusive(now) && !e.empty()) || now.Before(h.pausedUntil) {
+	if e.closing || (e.exclusive(now) && !e.empty()) || h.paused(now) {
 		return 0
 	}
 	return e.slots(h, now)
@@ -42,7 +42,7 @@ func (e *Engine) slots(h *handlerState, now time.Time) int {
 
 // want is how many deliveries of h are worth claiming now.
 func (e *Engine) want(h *handlerState, now time.Time) int {
-	if e.startable(h, now) == 0 && e.exclusive(now) || e.closing || now.Before(h.pausedUntil) {
+	if e.startable(h, now) == 0 && e.exclusive(now) || e.closing || h.paused(now) {
 		return 0
 	}
 	n := e.slots(h, now)
@@ -85,7 +85,7 @@ func (e *Engine) startOne(now time.Time) bool {
 // queuedStartable is startable for jobs that are claimed already: these still
 // start while room is made for one that is to run alone.
 func (e *Engine) queuedStartable(h *handlerState, now time.Time) int {
-	if e.closing || now.Before(h.pausedUntil) || (e.solo.job != nil && e.exclusive(now)) {
+	if e.closing || h.paused(now) || (e.solo.job != nil && e.exclusive(now)) {
 		return 0
 	}
 	return e.slots(h, now)
@@ -112,13 +112,17 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 			wait = d
 		}
 	}
-	if !now.Before(e.nextPoll) {
+	// Whoever sets the clock back must not make the waits longer by that.
+	if !now.Before(e.nextPoll) || e.nextPoll.Sub(now) > e.cfg.Poll {
 		e.nextPoll = now.Add(e.cfg.Poll)
 		for _, h := range e.handlers {
 			h.signal()
 		}
 	}
 	until(e.nextPoll)
+	if e.claimAt.Sub(now) > e.mostBackoff() {
+		e.claimAt = time.Time{}
+	}
 	if now.Before(e.claimAt) {
 		until(e.claimAt)
 		return nil, nil, wait
@@ -145,7 +149,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 				h.nextDue = time.Time{}
 			}
 		}
-		if now.Before(h.pausedUntil) {
+		if h.paused(now) {
 			until(h.pausedUntil)
 			continue
 		}
@@ -168,7 +172,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 		default:
 			continue
 		}
-		asked = append(asked, ask{h, h.signals})
+		asked = append(asked, newAsk(h))
 		request.Handlers = append(request.Handlers, store.HandlerLimit{Handler: storeHandler(h), Limit: n})
 	}
 	starving = min(starving, e.cfg.Concurrency-e.running)
@@ -184,10 +188,34 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 }
 
 // isHungry reports whether h runs nothing, has nothing waiting, and could start
-// one if it had a slot.
+// one if it had a slot, or its turn among the transactional ones.
 func (e *Engine) isHungry(h *handlerState, now time.Time) bool {
-	if e.exclusive(now) || (h.Transactional && e.cfg.SerialTransactions) {
-		return false
+	return !e.exclusive(now) && h.running == 0 && len(h.queue) == 0 && h.rate.available(now, 1) > 0
+}
+
+// mostBackoff is the longest wait after claims that failed.
+func (e *Engine) mostBackoff() time.Duration { return max(e.cfg.Poll, 10*time.Millisecond) }
+
+// Shed gives back what was claimed ahead for a handler that has been paused: of
+// the claims that began before, nothing starts any more. What has a slot already
+// goes on.
+func (e *Engine) Shed(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.byID[id]
+	if h == nil {
+		return
 	}
-	return h.running == 0 && len(h.queue) == 0 && h.outages == 0 && h.rate.available(now, 1) > 0
+	h.sheds++
+	e.giveBackQueue(h)
+}
+
+// giveBackQueue releases what a handler has claimed and not started. The caller
+// holds the mutex.
+func (e *Engine) giveBackQueue(h *handlerState) {
+	for _, j := range h.queue {
+		e.giveBack(j, time.Time{})
+	}
+	e.queued -= len(h.queue)
+	h.queue = nil
 }

@@ -23,6 +23,9 @@ type solo struct {
 
 // exclusive reports whether nothing may be claimed beside what there is.
 func (e *Engine) exclusive(now time.Time) bool {
+	if now.Before(e.solo.since) {
+		e.solo.since = now // the clock was set back
+	}
 	return !e.solo.since.IsZero() && now.Sub(e.solo.since) < e.cfg.Lease
 }
 

@@ -127,11 +127,7 @@ func (e *Engine) giveBackQueued() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, h := range e.handlers {
-		for _, j := range h.queue {
-			e.giveBack(j, time.Time{})
-		}
-		e.queued -= len(h.queue)
-		h.queue = nil
+		e.giveBackQueue(h)
 	}
 }
 

@@ -14,15 +14,26 @@ type Service struct {
 }
 
 // Start runs the function in a goroutine. Its context ends when the service is
-// cancelled, or with ctx.
+// cancelled, or with ctx. A function that ends its goroutine with
+// runtime.Goexit before that, as user code that it calls may do, is run again.
 func Start(ctx context.Context, run func(context.Context)) *Service {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Service{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		run(ctx)
-	}()
+	go s.run(ctx, run)
 	return s
+}
+
+func (s *Service) run(ctx context.Context, run func(context.Context)) {
+	returned := false
+	defer func() {
+		if returned || ctx.Err() != nil {
+			close(s.done)
+			return
+		}
+		go s.run(ctx, run)
+	}()
+	run(ctx)
+	returned = true
 }
 
 // Cancel ends the function's context.

@@ -59,14 +59,16 @@ func (h *history) final(ctx context.Context, s store.Lister) {
 func (h *history) bound(calm time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left := 0
+	p := h.plan
+	busy := time.Second / 5 // for what the last steps publish
 	for _, d := range h.deliveries {
 		if d.unfinished() {
-			left++
+			busy += 30 * time.Millisecond
+		}
+		if p.poisonous(d.name) && !d.completed {
+			busy += time.Duration(p.attempts) * p.retryCap
 		}
 	}
-	p := h.plan
-	busy := time.Duration(left)*30*time.Millisecond + time.Duration(p.attempts)*p.retryCap
 	return later(calm.Add(p.lease), h.probes).Add(p.poll).Add(busy)
 }
 

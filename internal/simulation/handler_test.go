@@ -42,7 +42,6 @@ func (p *process) behave(ctx context.Context, h *handlerPlan, e *relaybus.RawEve
 	w := p.world
 	lease := w.plan.lease
 	r := w.plan.random("handle", h.name, e.ID, strconv.Itoa(ordinal))
-	poison := w.plan.random("poison", h.name, e.ID).IntN(15) == 0
 	what := r.IntN(24)
 	if w.isCalm() {
 		what = 24
@@ -63,7 +62,7 @@ func (p *process) behave(ctx context.Context, h *handlerPlan, e *relaybus.RawEve
 		if ordinal <= 2 {
 			return relaybus.Unavailable(errPlanned)
 		}
-	case 7:
+	case 7, 9:
 		err = p.work(ctx, lease+time.Duration(r.Int64N(int64(lease))))
 	case 8:
 		err = p.work(context.WithoutCancel(ctx), time.Duration(r.Int64N(int64(2*lease))))
@@ -72,13 +71,18 @@ func (p *process) behave(ctx context.Context, h *handlerPlan, e *relaybus.RawEve
 	default:
 		err = p.work(ctx, time.Duration(r.Int64N(int64(lease/10))))
 	}
-	if err == nil && poison {
+	if err == nil && w.plan.poisonous(deliveryName{e.ID, h.name}) {
 		err = errPlanned
 	}
 	if err == nil && h.follow {
 		err = p.followUp(ctx, h, e)
 	}
 	return err
+}
+
+// poisonous says that a delivery fails whenever it is executed.
+func (p *plan) poisonous(d deliveryName) bool {
+	return p.random("poison", d.handler, d.event).IntN(15) == 0
 }
 
 // work lets time pass, until the context ends, the process crashes or the

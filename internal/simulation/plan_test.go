@@ -194,7 +194,8 @@ func (p *plan) planSlots(r *rand.Rand) {
 		for rate > 0 && r.IntN(3) == 0 {
 			from := time.Duration(r.Int64N(int64(p.calm)))
 			s.cuts = append(s.cuts, cut{
-				from: from, to: from + time.Duration(r.Int64N(int64(3*p.lease/2))), hangs: r.IntN(2) == 0,
+				from: from, to: from + time.Duration(r.IntN(2))*p.lease + time.Duration(r.Int64N(int64(p.lease/2))),
+				hangs: r.IntN(2) == 0,
 			})
 		}
 		p.slots = append(p.slots, s)

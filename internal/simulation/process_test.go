@@ -189,13 +189,7 @@ func (p *process) await(ended chan error) {
 
 // downTime is how long taking everything down may take beside the grace for
 // handlers.
-func (p *process) downTime() time.Duration {
-	most := p.world.plan.lease/2 + 2*p.world.plan.grace
-	if p.world.plan.rude {
-		most += 2 * p.world.plan.lease // see stop
-	}
-	return most
-}
+func (p *process) downTime() time.Duration { return p.world.plan.lease/2 + 2*p.world.plan.grace }
 
 func (p *process) stop() {
 	r := p.world.plan.random("stop", p.String())
@@ -204,10 +198,6 @@ func (p *process) stop() {
 	defer cancel()
 	began := time.Now()
 	err := p.bus.Stop(ctx)
-	if p.world.plan.rude {
-		// Stop joins every call of the store, one that ignores its context, too.
-		most += 2 * p.world.plan.lease
-	}
 	if took := time.Since(began); took > most {
 		p.world.history.suspect("F06: Stop of %s took %v, its deadline was %v: %v", p, took, most, err)
 	}

@@ -89,6 +89,12 @@ func (w *world) settleDown(steps *sync.WaitGroup) {
 	synctest.Wait()
 	bound := w.history.bound(began)
 	admin := newFaultyStore(&process{world: w, plan: &slotPlan{owner: "admin"}, dead: make(chan struct{})}, w.newInstance(), w.history)
+	for _, h := range w.plan.handlers {
+		if err := admin.PauseHandler(ctx, h.name, false, time.Now()); err != nil && !known(err) {
+			w.history.suspect("B17: resume: %v", err)
+		}
+	}
+	// Nothing wakes the processes from here on, but what they do themselves.
 	again := make(map[store.DeliveryID]bool)
 	for {
 		w.letPass(ctx, admin, again)
@@ -144,19 +150,14 @@ func (w *world) drained(ctx context.Context, bound time.Time) {
 	}
 }
 
-// letPass resumes what is paused, and skips or requeues what holds a key.
+// letPass skips or requeues what holds a key.
 func (w *world) letPass(ctx context.Context, admin *faultyStore, again map[store.DeliveryID]bool) {
-	for _, h := range w.plan.handlers {
-		if err := admin.PauseHandler(ctx, h.name, false, time.Now()); err != nil && !known(err) {
-			w.history.suspect("B17: resume: %v", err)
-		}
-	}
 	held, err := listAll(ctx, admin, store.Filter{HoldsKey: true})
 	if err != nil {
 		w.history.suspect("B13: held keys can't be listed: %v", err)
 	}
 	for i, row := range held {
-		if i%2 == 0 && !again[row.ID] {
+		if i%2 == 0 && len(again) == 0 {
 			again[row.ID] = true
 			err = admin.Requeue(ctx, []store.DeliveryID{row.ID}, time.Now())
 		} else {

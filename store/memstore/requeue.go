@@ -43,7 +43,7 @@ func (s *Store) RequeueWhere(ctx context.Context, f store.Filter, limit int, now
 		var list []*delivery
 		for e := range s.db.selected(f) {
 			for _, d := range e.deliveries {
-				if len(list) < limit && s.db.selects(f, e, s.db.row(d)) {
+				if len(list) < limit && d.updated <= millis(now) && s.db.selects(f, e, s.db.row(d)) {
 					list = append(list, d)
 				}
 			}
