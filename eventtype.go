@@ -18,7 +18,9 @@ func Define[T any](name string) EventType[T] { return EventType[T]{name: name} }
 // Name returns the name of the type.
 func (t EventType[T]) Name() string { return t.name }
 
-// New returns a message with the payload.
+// New returns a message with the payload, encoded by encoding/json. A string that
+// is not valid UTF-8 is refused when the message is published; so is a nested
+// json.RawMessage that writes U+FFFD as an escape, which can't be told apart.
 func (t EventType[T]) New(payload T, options ...PublishOption) Message {
 	encoded, err := encode(payload)
 	return newMessage(t.name, goType[T](), encoded, err, options)

@@ -476,6 +476,9 @@ func (b *Bus) Drain(ctx context.Context) (int, error) {
 }
 
 func (b *Bus) readyEngine(ctx context.Context) (*dispatch.Engine, error) {
+	if handling(ctx) != nil {
+		return nil, fmt.Errorf("%w: a handler would wait for itself", ErrInvalidArgument)
+	}
 	if err := b.usable("dispatch"); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,13 @@ func RowsRead(s *Store) int64 { return s.meter.rows.Load() }
 // Writes is how many write transactions were begun.
 func Writes(s *Store) int64 { return s.meter.writes.Load() }
 
+// Workers is how many owners the store remembers.
+func Workers(s *Store) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.workers)
+}
+
 // Statements is how many statements were run.
 func Statements(s *Store) int64 { return s.meter.statements.Load() }
 
@@ -68,7 +75,6 @@ func Hot(s *Store) map[string]struct {
 		"park":            {q.park, []string{key}},
 		"all handlers":    {q.allHandlers, []string{ready, open, s.cfg.Prefix + "deliveries_died"}},
 		"oldest ready":    {q.oldestReady, []string{ready}},
-		"oldest parked":   {q.oldestParked, []string{open}},
 		"unpark":          {q.unpark, []string{key}},
 		"take lane":       {q.takeLane, nil},
 		"free lane":       {q.freeLane, []string{key}},

@@ -51,8 +51,8 @@ func newListSQL(q func(string) string) listSQL {
 		ownerName:       q(`SELECT name FROM {p}owners WHERE id = ?1`),
 		oldestReady: q(`SELECT event, due FROM {p}deliveries INDEXED BY {p}deliveries_ready
 			WHERE handler = ?1 AND lane = ?2 AND state = 0 AND due <= ?3 ORDER BY due, event`),
-		oldestParked: q(`SELECT min(due) FROM {p}deliveries INDEXED BY {p}deliveries_open
-			WHERE handler = ?1 AND key IS NOT NULL AND state < 3 AND state = 1 AND due <= ?2 HAVING min(due) IS NOT NULL`),
+		oldestParked: q(`SELECT handler, min(due) FROM {p}deliveries NOT INDEXED
+			WHERE state = 1 AND due <= ?1 GROUP BY handler`),
 	}
 }
 

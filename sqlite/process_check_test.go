@@ -226,7 +226,7 @@ func (r *report) checkCharges() {
 				// Requeues count from 0 again.
 			case lost < 0 || lost > ended || ended > steps:
 				r.report("S8: %d claims of %s for %s charged %d attempts, %d of them as lost", steps, d.event, d.handler, ended, lost)
-			case i > 0 && steps == 1 && lost == 0 && r.diedAtWork(before, d):
+			case i > 0 && steps == 1 && lost == 0 && !claimedBy(before.process, list[i:]) && r.diedAtWork(before, d):
 				r.report("S8: %s died while it ran %s for %s, and no attempt was charged", before.process, d.event, d.handler)
 			case i > 0 && steps == 1 && lost == 1 && !r.f.killed[before.process] && !r.lostLease(before, d):
 				r.report("S8: %s for %s was charged as lost, and %s was not killed", d.event, d.handler, before.process)
@@ -243,6 +243,10 @@ func (r *report) checkCharges() {
 	if most := r.f.workers * batch; unseen > most {
 		r.report("S8: %d deliveries were claimed unseen in %d kills", unseen, r.f.workers)
 	}
+}
+
+func claimedBy(process string, list []claimed) bool {
+	return slices.ContainsFunc(list, func(c claimed) bool { return c.process == process })
 }
 
 // diedAtWork reports whether a process was killed when nothing had ended the

@@ -44,6 +44,8 @@ type counting struct {
 	total store.Stats
 	by    map[int64]*store.HandlerStats
 	runs  running
+	// parked says that some are.
+	parked bool
 }
 
 func (c *counting) count(ctx context.Context) error {
@@ -58,6 +60,7 @@ func (c *counting) count(ctx context.Context) error {
 			h = &store.HandlerStats{}
 			c.by[ref] = h
 		}
+		c.parked = c.parked || state == stateParked
 		if state < stateHeld {
 			h.Pending += n
 			c.total.Pending += n
@@ -103,19 +106,34 @@ func (c *counting) oldest(ctx context.Context) error {
 		if err := c.oldestReady(ctx, ref, h); err != nil {
 			return err
 		}
-		var due int64
-		parked, err := c.row(ctx, c.s.sql.oldestParked, []any{&due}, ref, c.now)
-		if err != nil {
-			return err
-		}
-		if parked {
-			earlier(&h.OldestDueAt, instant(due))
-		}
+	}
+	if err := c.oldestParked(ctx); err != nil {
+		return err
+	}
+	for _, h := range c.by {
 		if !h.OldestDueAt.IsZero() {
 			earlier(&c.total.OldestDueAt, h.OldestDueAt)
 		}
 	}
 	return nil
+}
+
+// oldestParked looks at the parked ones, none of which runs. No index has them
+// by due time, so this reads everything, if there are any.
+func (c *counting) oldestParked(ctx context.Context) error {
+	if !c.parked {
+		return nil
+	}
+	return c.rows(ctx, c.s.sql.oldestParked, func(scan func(...any) error) (bool, error) {
+		var ref, due int64
+		if err := scan(&ref, &due); err != nil {
+			return false, err
+		}
+		if h := c.by[ref]; h != nil {
+			earlier(&h.OldestDueAt, instant(due))
+		}
+		return true, nil
+	}, c.now)
 }
 
 // oldestReady hops over the lanes of a handler: the first of each that does not

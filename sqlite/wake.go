@@ -13,7 +13,8 @@ import (
 // see [store.Waker]. It looks every [Config].WakeInterval at a counter in
 // memory that the processes share, on a connection of its own. Commits of this
 // instance are left out as far as they can be told apart; those of callers on
-// [Store.DB] or on other handles count as foreign.
+// [Store.DB] or on other handles count as foreign. When the store is closed, it
+// returns [store.ErrClosed].
 func (s *Store) Wake(ctx context.Context, signal func()) (err error) {
 	const op = "watch database"
 	if s.closed.Load() {

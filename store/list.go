@@ -9,13 +9,13 @@ import (
 type Status string
 
 const (
-	// StatusPending: waiting for its time, for a worker, or behind its key.
+	// StatusPending is waiting for its time, for a worker, or behind its key.
 	StatusPending Status = "pending"
-	// StatusRunning: claimed under a lease. It is derived, never stored.
+	// StatusRunning is claimed under a lease. It is derived, never stored.
 	StatusRunning Status = "running"
-	// StatusDead: given up; kept until it is requeued or purged.
+	// StatusDead is given up; kept until it is requeued or purged.
 	StatusDead Status = "dead"
-	// StatusCompleted: done; listed only with completion history.
+	// StatusCompleted is done; listed only with completion history.
 	StatusCompleted Status = "completed"
 )
 

@@ -17,8 +17,9 @@ type Engine struct {
 	mu       sync.Mutex
 	handlers []*handlerState
 	byID     map[string]*handlerState
-	// turn rotates which handler is served first.
-	turn int
+	// turn rotates which handler starts first, askTurn which is asked for first.
+	// With one for both, a claim per start could turn it back to the same one.
+	turn, askTurn int
 	// running counts occupied slots, queued the jobs that wait for one.
 	running, queued int
 	txRunning       bool

@@ -42,7 +42,7 @@ func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []ask) (
 
 	e.mu.Lock()
 	e.claiming--
-	e.turn++
+	e.askTurn++
 	var jobs []*job
 	switch {
 	case err == nil:

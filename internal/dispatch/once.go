@@ -77,7 +77,7 @@ func (e *Engine) claimBatch(ctx context.Context) ([]*job, error) {
 	var asked []ask
 	total := 0
 	for i := range e.handlers {
-		h := e.handlers[(e.turn+i)%len(e.handlers)]
+		h := e.handlers[(e.askTurn+i)%len(e.handlers)]
 		n := e.startable(h, now) - len(h.queue)
 		if n <= 0 {
 			continue

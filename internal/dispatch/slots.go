@@ -140,7 +140,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 	// for others brings them something, so that their turn comes.
 	total, starving, hungry := 0, 0, 0
 	for i := range e.handlers {
-		h := e.handlers[(e.turn+i)%len(e.handlers)]
+		h := e.handlers[(e.askTurn+i)%len(e.handlers)]
 		if !h.nextDue.IsZero() {
 			if now.Before(h.nextDue) {
 				until(h.nextDue)

@@ -45,6 +45,7 @@ func wantError(t *testing.T, c refused, err error) {
 }
 
 func TestCheckAcceptsValues(t *testing.T) {
+	t.Parallel()
 	wantAccepted(t,
 		`null`, `true`, `false`, `0`, `""`, `[]`, `{}`, `"text"`,
 		" \t\r\n{ \"a\" : [ 1 , { } , [ ] ] } \n", `[[],{},[{}]]`,
@@ -53,6 +54,7 @@ func TestCheckAcceptsValues(t *testing.T) {
 }
 
 func TestCheckRefusesSyntax(t *testing.T) {
+	t.Parallel()
 	const syntax = jsonvalue.Syntax
 	wantRefused(t,
 		refused{`nul`, syntax, 0}, refused{`True`, syntax, 0}, refused{`nullnull`, syntax, 4},
@@ -70,6 +72,7 @@ func TestCheckRefusesSyntax(t *testing.T) {
 }
 
 func TestCheckRefusesEmpty(t *testing.T) {
+	t.Parallel()
 	wantRefused(t, refused{"", jsonvalue.Empty, 0}, refused{" \n", jsonvalue.Empty, 2})
 	wantError(t, refused{"nil", jsonvalue.Empty, 0}, jsonvalue.CheckObject(nil, jsonvalue.Limits{}))
 }
@@ -79,6 +82,7 @@ func nested(depth int) string {
 }
 
 func TestCheckDepth(t *testing.T) {
+	t.Parallel()
 	wantAccepted(t, nested(90), strings.Repeat(`{"a":`, 90)+`1`+strings.Repeat(`}`, 90))
 	wantAccepted(t, `[`+nested(89)+`,`+nested(89)+`]`)
 	wantRefused(t,
@@ -99,6 +103,7 @@ func TestCheckDepth(t *testing.T) {
 }
 
 func TestCheckSize(t *testing.T) {
+	t.Parallel()
 	l := jsonvalue.Limits{MaxBytes: 4}
 	if err := jsonvalue.Check([]byte(`1234`), l); err != nil {
 		t.Error(err)
@@ -107,6 +112,7 @@ func TestCheckSize(t *testing.T) {
 }
 
 func TestCheckObject(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{`{}`, ` {"a":[1]} `} {
 		if err := jsonvalue.CheckObject([]byte(text), jsonvalue.Limits{}); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -125,6 +131,7 @@ func TestCheckObject(t *testing.T) {
 }
 
 func TestZeroLimitsAreDefaultLimits(t *testing.T) {
+	t.Parallel()
 	want := jsonvalue.Limits{MaxDepth: 90, MaxDigits: 34, MaxExponent: 6000}
 	if got := jsonvalue.DefaultLimits(); got != want {
 		t.Errorf("DefaultLimits() = %+v, want %+v", got, want)
@@ -138,6 +145,7 @@ func TestZeroLimitsAreDefaultLimits(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
+	t.Parallel()
 	err := jsonvalue.Check([]byte(`{"secret":1,"secret":2}`), jsonvalue.DefaultLimits())
 	if got, want := err.Error(), "jsonvalue: duplicate member name at offset 12"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
@@ -152,7 +160,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-func TestCheckDoesNotAllocate(t *testing.T) {
+func TestCheckDoesNotAllocate(t *testing.T) { //nolint:paralleltest // it counts allocations
 	var b strings.Builder
 	for i := range 16 {
 		fmt.Fprintf(&b, `,"name%d":[%d,"välue",{"a":null}]`, i, i)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestEqual(t *testing.T) {
+	t.Parallel()
 	zeros := strings.Repeat("0", 5000)
 	for _, c := range [][2]string{
 		{`null`, ` null `},
@@ -88,7 +89,7 @@ func wantEqual(t *testing.T, a, b string, want bool) {
 	}
 }
 
-func TestEqualDoesNotAllocate(t *testing.T) {
+func TestEqualDoesNotAllocate(t *testing.T) { //nolint:paralleltest // it counts allocations
 	a, b := []byte(`{"a":[1e6000,"\u0061",-0]}`), []byte(`{"\u0061":[10e5999,"a",0.0]}`)
 	if n := testing.AllocsPerRun(100, func() {
 		if !jsonvalue.Equal(a, b) {
@@ -100,6 +101,7 @@ func TestEqualDoesNotAllocate(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	for src, want := range map[string]string{
 		" null\n":                           `null`,
 		"{ \"a b\" :\t[ 1.0 , 2e+05 ]\r\n}": `{"a b":[1.0,2e+05]}`,

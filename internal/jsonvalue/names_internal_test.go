@@ -9,6 +9,7 @@ import (
 // Adding a name costs one comparison per name of the same hash once there is an
 // index. With every chain short, the whole of an object is linear.
 func TestNamesOfOneHashAreFew(t *testing.T) {
+	t.Parallel()
 	const count, longest = 100_000, 3
 	prefix := strings.Repeat("p", 40)
 	for _, format := range []string{`"%d"`, `"` + prefix + `%d"`, `"\u0070%d"`} {

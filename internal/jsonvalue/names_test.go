@@ -9,6 +9,7 @@ import (
 )
 
 func TestCheckNames(t *testing.T) {
+	t.Parallel()
 	wantAccepted(t,
 		`{"a":1,"A":2}`, `{"é":1,"e\u0301":2}`, `{"a":{"a":{"a":1}},"b":{"a":1}}`, `{"a":1,"\\u0061":2}`,
 		`{"\u0061":{"\u0061":1},"b":2}`, `{"\u0061":{"\u0062":1},"\u0062":2}`, `{"":1," ":2}`,
@@ -36,6 +37,7 @@ func object(format string, n int) string {
 }
 
 func TestCheckNamesOfLargeObjects(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{15, 16, 17, 18, 31, 32, 33, 34, 1000} {
 		for _, format := range []string{`"n%d"`, `"\u006e%d"`} {
 			text := object(format, n)
@@ -49,6 +51,7 @@ func TestCheckNamesOfLargeObjects(t *testing.T) {
 }
 
 func TestCheckNamesOfLargeObjectsInLargeObjects(t *testing.T) {
+	t.Parallel()
 	inner := object(`"n%d"`, 50)
 	text := strings.ReplaceAll(object(`"m\u0020%d"`, 50), `{"x":0}`, inner)
 	wantAccepted(t, text)
@@ -57,6 +60,7 @@ func TestCheckNamesOfLargeObjectsInLargeObjects(t *testing.T) {
 }
 
 func TestCheckNamesOfVeryLargeObject(t *testing.T) {
+	t.Parallel()
 	text := object(`"n%d"`, 100_000)
 	wantAccepted(t, text)
 	wantRefused(t, refused{text[:len(text)-1] + `,"n7":0}`, jsonvalue.DuplicateName, len(text)})

@@ -9,6 +9,7 @@ import (
 )
 
 func TestCheckNumberSyntax(t *testing.T) {
+	t.Parallel()
 	wantAccepted(t, `0`, `-0`, `0.0`, `-0.0e-0`, `1`, `-1`, `10`, `1.5`, `1e2`, `1E+2`, `1e-2`, `1e007`, `0e0`)
 	const syntax = jsonvalue.Syntax
 	wantRefused(t,
@@ -21,6 +22,7 @@ func TestCheckNumberSyntax(t *testing.T) {
 }
 
 func TestCheckDigits(t *testing.T) {
+	t.Parallel()
 	nines := strings.Repeat("9", 34)
 	wantAccepted(t,
 		nines, `-`+nines, `0.`+nines, `0.000`+nines, nines+`000`, nines+`.000`,
@@ -39,6 +41,7 @@ func TestCheckDigits(t *testing.T) {
 }
 
 func TestCheckExponent(t *testing.T) {
+	t.Parallel()
 	zeros := strings.Repeat("0", 6000)
 	nines := strings.Repeat("9", 34)
 	wantAccepted(t,
@@ -63,6 +66,7 @@ func TestCheckExponent(t *testing.T) {
 }
 
 func TestCheckNumberLimits(t *testing.T) {
+	t.Parallel()
 	l := jsonvalue.Limits{MaxDigits: 2, MaxExponent: 3}
 	for _, text := range []string{`0.25`, `9900`, `1e-3`, `0.00990`} {
 		if err := jsonvalue.Check([]byte(text), l); err != nil {

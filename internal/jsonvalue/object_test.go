@@ -16,6 +16,7 @@ func members(text string) []string {
 }
 
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string][]string{
 		`{}`:      nil,
 		`{"a":1}`: {"a=1"},
@@ -31,6 +32,7 @@ func TestMembers(t *testing.T) {
 }
 
 func TestMembersStopsWhenTold(t *testing.T) {
+	t.Parallel()
 	count := 0
 	for range jsonvalue.Members([]byte(`{"a":1,"b":2,"c":3}`)) {
 		if count++; count == 2 {
@@ -43,6 +45,7 @@ func TestMembersStopsWhenTold(t *testing.T) {
 }
 
 func TestMembersValuesDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	data := []byte(`{"a":1,"b":2}`)
 	for _, value := range jsonvalue.Members(data) {
 		_ = append(value, "xx"...)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCheckStrings(t *testing.T) {
+	t.Parallel()
 	wantAccepted(t,
 		`"\"\\\/\b\f\n\r\t\u00e9\uABCD\uabcd"`, `"é漢😀"`, `"\ud83d\ude00"`, `"\uDBFF\uDFFF"`,
 		"\"\x7f\u2028\uffff\ufffd\"", `"\ufffd"`, `"\u0000"`, `["\u0000",{"a":"\u0000"}]`, `"\\u0000"`,
@@ -23,12 +24,14 @@ func TestCheckStrings(t *testing.T) {
 }
 
 func TestCheckRefusesControlChars(t *testing.T) {
+	t.Parallel()
 	for c := range byte(0x20) {
 		wantRefused(t, refused{`["a` + string(rune(c)) + `"]`, jsonvalue.ControlChar, 3})
 	}
 }
 
 func TestCheckRefusesInvalidUTF8(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{
 		"\xff", "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
 	} {
@@ -40,6 +43,7 @@ func TestCheckRefusesInvalidUTF8(t *testing.T) {
 }
 
 func TestCheckRefusesLoneSurrogates(t *testing.T) {
+	t.Parallel()
 	const lone = jsonvalue.LoneSurrogate
 	wantRefused(t,
 		refused{`"\ud83d"`, lone, 1}, refused{`"a\ude00"`, lone, 2}, refused{`"\ude00\ud83d"`, lone, 1},
@@ -50,6 +54,7 @@ func TestCheckRefusesLoneSurrogates(t *testing.T) {
 }
 
 func TestHasEscapedReplacement(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]bool{
 		``: false, `"\ufffd"`: true, `"\uFFFD"`: true, `"\uFffD"`: true, `["a",{"b\ufffd":1}]`: true,
 		`"\\ufffd"`: false, `"\\\ufffd"`: true, `"\\\\ufffd"`: false, `"\"\ufffd"`: true, "\"\ufffd\"": false,
@@ -64,6 +69,7 @@ func TestHasEscapedReplacement(t *testing.T) {
 // The function rests on what encoding/json does; this fails when a Go release
 // changes it.
 func TestHasEscapedReplacementOfMarshalOutput(t *testing.T) {
+	t.Parallel()
 	type record struct {
 		Text string            `json:"text"`
 		Map  map[string]string `json:"map"`

@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,21 @@ func TestNoService(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
+}
+
+func TestServiceSurvivesGoexit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		s := service.Start(t.Context(), func(ctx context.Context) {
+			if runs++; runs < 3 {
+				runtime.Goexit()
+			}
+			<-ctx.Done()
+		})
+		synctest.Wait()
+		if err := s.Stop(t.Context()); err != nil || runs != 3 {
+			t.Errorf("%d runs, want 3; Stop: %v", runs, err)
+		}
+	})
 }

@@ -95,9 +95,9 @@ func (w *world) settleDown(steps *sync.WaitGroup) {
 		}
 	}
 	// Nothing wakes the processes from here on, but what they do themselves.
-	again := make(map[store.DeliveryID]bool)
+	requeued := false
 	for {
-		w.letPass(ctx, admin, again)
+		w.letPass(ctx, admin, &requeued)
 		stats, err := w.db.Stats(ctx, time.Now())
 		if err != nil {
 			w.history.suspect("I6: the deliveries can't be counted: %v", err)
@@ -150,15 +150,15 @@ func (w *world) drained(ctx context.Context, bound time.Time) {
 	}
 }
 
-// letPass skips or requeues what holds a key.
-func (w *world) letPass(ctx context.Context, admin *faultyStore, again map[store.DeliveryID]bool) {
+// letPass requeues the first delivery that holds a key, and skips all others.
+func (w *world) letPass(ctx context.Context, admin *faultyStore, requeued *bool) {
 	held, err := listAll(ctx, admin, store.Filter{HoldsKey: true})
 	if err != nil {
 		w.history.suspect("B13: held keys can't be listed: %v", err)
 	}
-	for i, row := range held {
-		if i%2 == 0 && len(again) == 0 {
-			again[row.ID] = true
+	for _, row := range held {
+		if !*requeued {
+			*requeued = true
 			err = admin.Requeue(ctx, []store.DeliveryID{row.ID}, time.Now())
 		} else {
 			err = admin.Skip(ctx, row.ID, time.Now())

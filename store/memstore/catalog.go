@@ -19,6 +19,10 @@ func (s *Store) RecordHandlers(ctx context.Context, entries []store.HandlerEntry
 		}
 		for _, e := range entries {
 			h := s.db.handler(e.ID)
+			if !h.recorded || h.retired || !slices.Equal(h.types, e.Types) || !slices.Equal(h.aliases, e.Aliases) {
+				s.db.changes++ // others wait for the news, too
+				s.own++
+			}
 			h.recorded, h.retired = true, false
 			h.at = millis(now)
 			h.types, h.aliases = slices.Clone(e.Types), slices.Clone(e.Aliases)
@@ -63,6 +67,8 @@ func (s *Store) RetireHandler(ctx context.Context, id string, now time.Time) err
 			return err
 		}
 		h.retired = true
+		s.db.changes++
+		s.own++
 		return nil
 	})
 }
