@@ -8,7 +8,7 @@
 // their ratios within the run. Each case counts afterwards whether every row is
 // there and every delivery was handled, and fails the run if not.
 //
-//	go run ./bench                    # all cases, about six minutes
+//	go run ./bench                    # all cases, some minutes
 //	go run ./bench -quick             # a smoke test of every case
 //	go run ./bench -cases drain -rounds 5 -json
 package main

@@ -95,7 +95,7 @@ func TestShed(t *testing.T) {
 				if !late && runs.Load() == 0 {
 					t.Fatal("nothing ran before")
 				}
-				if err := s.SetPaused(ctx, "h", true, time.Now()); err != nil {
+				if err := s.PauseHandler(ctx, "h", true, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 				e.Shed("unknown")
@@ -107,7 +107,7 @@ func TestShed(t *testing.T) {
 				if n := runs.Load() - before; n > 2 || (late && n > 0) {
 					t.Errorf("%d runs ended after it was shed", n)
 				}
-				if err := s.SetPaused(ctx, "h", false, time.Now()); err != nil {
+				if err := s.PauseHandler(ctx, "h", false, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 				e.Wake()
