@@ -392,6 +392,8 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 	b.mu.Unlock()
 	var errs []error
 	began := b.cfg.Clock.Now()
+	// A context that has ended before leaves a moment for what returns at once.
+	ended := ctx.Err() != nil
 	for _, s := range b.life.services {
 		s.Cancel()
 	}
@@ -407,6 +409,9 @@ func (b *Bus) takeDown(ctx context.Context, grace time.Duration) error {
 		}
 		errs = append(errs, e.Stop(engineCtx, max(grace-b.cfg.Clock.Now().Sub(began), 0)))
 		cancel()
+	}
+	if ended {
+		ctx = context.WithoutCancel(ctx)
 	}
 	closeCtx, cancel := b.within(ctx, 0)
 	defer cancel()

@@ -60,6 +60,7 @@ func (p *process) behave(ctx context.Context, h *handlerPlan, e *relaybus.RawEve
 		return relaybus.RetryAfter(time.Duration(r.Int64N(int64(w.plan.retryCap))), errPlanned)
 	case 6:
 		if ordinal <= 2 {
+			w.history.outage(p, h)
 			return relaybus.Unavailable(errPlanned)
 		}
 	case 7, 9:

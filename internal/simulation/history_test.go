@@ -453,6 +453,7 @@ func (h *history) end(x *execution, success bool) {
 	d := x.delivery
 	if success {
 		d.successes++
+		delete(x.process.outages, d.name.handler)
 	}
 	k := h.key(d)
 	for i, o := range k.open {
@@ -502,6 +503,17 @@ func (p *process) current(l store.Lease) *claimRecord {
 		return nil
 	}
 	return c
+}
+
+// outage is called when a handler reports one: its process leaves it alone for a
+// second, and for twice as long after each further one. Hooks may never hear of
+// it, as the answer of the release can get lost.
+func (h *history) outage(p *process, handler *handlerPlan) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait := min(time.Second<<p.outages[handler.name], time.Minute)
+	p.outages[handler.name]++
+	h.probes = later(h.probes, time.Now().Add(wait))
 }
 
 func (h *history) cannotTell() {

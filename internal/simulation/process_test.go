@@ -32,6 +32,8 @@ type process struct {
 	registered bool
 	until      time.Time
 	claims     map[deliveryName]*claimRecord
+	// outages counts what a handler reported in a row.
+	outages map[string]int
 }
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.plan.owner, p.incarnation) }
@@ -40,7 +42,7 @@ func (w *world) newProcess(s *slotPlan, incarnation int) *process {
 	p := &process{
 		world: w, plan: s, incarnation: incarnation,
 		dead: make(chan struct{}), leave: make(chan struct{}),
-		claims: make(map[deliveryName]*claimRecord),
+		claims: make(map[deliveryName]*claimRecord), outages: make(map[string]int),
 	}
 	p.store = newFaultyStore(p, w.newInstance(), w.history)
 	w.history.mu.Lock()
@@ -281,15 +283,6 @@ func (w *witness) OnBuried(a relaybus.Attempt) {
 	w.check(a, "was buried", func(d *deliveryRecord) bool { return d.burials > 0 })
 }
 
-func (w *witness) OnReleased(a relaybus.Attempt) {
-	h := w.process.world.history
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a.Delay > 0 && !w.process.isDead() {
-		h.probes = later(h.probes, time.Now().Add(a.Delay))
-	}
-}
-
 func (w *witness) check(a relaybus.Attempt, what string, is func(d *deliveryRecord) bool) {
 	h := w.process.world.history
 	h.mu.Lock()
@@ -304,5 +297,4 @@ var _ interface {
 	relaybus.HookPublished
 	relaybus.HookSucceeded
 	relaybus.HookBuried
-	relaybus.HookReleased
 } = (*witness)(nil)
