@@ -104,7 +104,7 @@ func (c *catalog) incomplete() bool {
 
 // union adds to a list what it lacks.
 func union(list, more []string) []string {
-	list = list[:len(list):len(list)]
+	list = slices.Clip(list)
 	for _, text := range more {
 		if !slices.Contains(list, text) {
 			list = append(list, text)

@@ -147,7 +147,9 @@ func (b *Bus) decide(p RetryPolicy, transactional bool, c *store.Claimed, err er
 	}
 	switch {
 	case transactional && errors.Is(err, ErrUnavailable):
-		return dispatch.Decision{Verdict: dispatch.Unavailable}
+		// Claims find out by themselves when the store is back, so no probing with
+		// growing delays must keep the handler from going on then.
+		return dispatch.Decision{Verdict: dispatch.Unavailable, Delay: b.cfg.PollInterval}
 	case last:
 		return dispatch.Decision{Verdict: dispatch.Bury}
 	}

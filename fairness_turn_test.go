@@ -145,17 +145,17 @@ func TestLeaseLostAtCompletion(t *testing.T) {
 // goexitHook ends the goroutine that calls it.
 type goexitHook struct{ exit func() }
 
-func (g goexitHook) OnStarted(relaybus.Attempt)     { g.exit() }
-func (g goexitHook) OnSucceeded(relaybus.Attempt)   { g.exit() }
-func (g goexitHook) OnRetried(relaybus.Attempt)     { g.exit() }
-func (g goexitHook) OnLeaseLost(relaybus.Attempt)   { g.exit() }
-func (g goexitHook) OnClaimed(relaybus.Claimed)     { g.exit() }
-func (g goexitHook) OnSettled(relaybus.StoreCall)   { g.exit() }
-func (g goexitHook) OnRenewed(relaybus.StoreCall)   { g.exit() }
-func (g goexitHook) OnPurged(relaybus.Purged)       { g.exit() }
-func (g goexitHook) OnReleased(relaybus.Attempt)    { g.exit() }
-func (g goexitHook) OnBuried(relaybus.Attempt)      { g.exit() }
-func (g goexitHook) OnOrphaned(o relaybus.Orphaned) {}
+func (g goexitHook) OnStarted(relaybus.Attempt)   { g.exit() }
+func (g goexitHook) OnSucceeded(relaybus.Attempt) { g.exit() }
+func (g goexitHook) OnRetried(relaybus.Attempt)   { g.exit() }
+func (g goexitHook) OnLeaseLost(relaybus.Attempt) { g.exit() }
+func (g goexitHook) OnClaimed(relaybus.Claimed)   { g.exit() }
+func (g goexitHook) OnSettled(relaybus.StoreCall) { g.exit() }
+func (g goexitHook) OnRenewed(relaybus.StoreCall) { g.exit() }
+func (g goexitHook) OnPurged(relaybus.Purged)     { g.exit() }
+func (g goexitHook) OnReleased(relaybus.Attempt)  { g.exit() }
+func (g goexitHook) OnBuried(relaybus.Attempt)    { g.exit() }
+func (goexitHook) OnOrphaned(relaybus.Orphaned)   {}
 
 // A hook that ends its goroutine changes nothing, and is logged.
 func TestHookGoexit(t *testing.T) {
@@ -178,7 +178,7 @@ func TestHookGoexit(t *testing.T) {
 					return nil
 				}
 				if transactional {
-					slow = func(_ context.Context, e *relaybus.RawEvent) error { return nil }
+					slow = func(context.Context, *relaybus.RawEvent) error { return nil }
 				}
 				log := newLogBook()
 				b := newBed(t, func(c *relaybus.Config) {

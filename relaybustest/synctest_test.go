@@ -112,8 +112,7 @@ func TestBubbleWithTransactionBudget(t *testing.T) {
 			b.Clock.Advance(time.Second)
 			return b.Publish(context.WithoutCancel(ctx), orderPlaced.New(order{}))
 		})
-		var timeout *relaybus.TransactionTimeoutError
-		if !errors.As(err, &timeout) {
+		if _, ok := errors.AsType[*relaybus.TransactionTimeoutError](err); !ok {
 			t.Errorf("error %v, want a TransactionTimeoutError", err)
 		}
 		b.AssertPublished(t, orderPlaced, 0)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -74,7 +73,7 @@ func (s *shop) ship(ctx context.Context, e *relaybus.Event[Payment]) error {
 	return s.bus.Publish(ctx, OrderShipped.New(Parcel{OrderID: e.Payload.OrderID}, relaybus.Key(e.Payload.OrderID)))
 }
 
-func (s *shop) timeline(ctx context.Context, e *relaybus.RawEvent) error {
+func (*shop) timeline(ctx context.Context, e *relaybus.RawEvent) error {
 	_, err := sqlite.Tx(ctx).ExecContext(ctx, `INSERT INTO timeline (order_id, step) VALUES (?, ?)`, e.Key, e.Type)
 	return err
 }
@@ -86,6 +85,6 @@ func (s *shop) mail(ctx context.Context, e *relaybus.Event[Order]) error {
 	}
 	_, err := s.db.DB().ExecContext(ctx,
 		`INSERT INTO mails (event_id, order_id, subject) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
-		e.ID, e.Payload.ID, fmt.Sprintf("Thank you for order %s", e.Payload.ID))
+		e.ID, e.Payload.ID, "Thank you for order "+e.Payload.ID)
 	return err
 }

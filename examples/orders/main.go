@@ -31,8 +31,9 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *file, *crash, *verbose); err != nil {
+	err := run(ctx, *file, *crash, *verbose)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "orders:", err)
 		os.Exit(1)
 	}
@@ -40,15 +41,15 @@ func main() {
 
 func run(ctx context.Context, file string, crash, verbose bool) (err error) {
 	if file == "" {
-		dir, err := os.MkdirTemp("", "orders-")
-		if err != nil {
-			return err
+		dir, tempErr := os.MkdirTemp("", "orders-")
+		if tempErr != nil {
+			return tempErr
 		}
 		file = filepath.Join(dir, "shop.db")
 		if crash {
 			say("Afterwards run this to go on:  go run ./examples/orders -db %s", file)
 		} else {
-			defer os.RemoveAll(dir)
+			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		}
 	}
 	db, err := sqlite.Open(file)

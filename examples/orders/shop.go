@@ -72,7 +72,7 @@ func (s *shop) place(ctx context.Context, o Order) error {
 	})
 }
 
-func (s *shop) setState(ctx context.Context, orderID, state string) error {
+func (*shop) setState(ctx context.Context, orderID, state string) error {
 	_, err := sqlite.Tx(ctx).ExecContext(ctx, `UPDATE orders SET state = ? WHERE id = ?`, state, orderID)
 	return err
 }

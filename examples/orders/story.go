@@ -134,7 +134,10 @@ func (s *shop) report(ctx context.Context) error {
 	defer rows.Close()
 	say("4. In the end:")
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "   ORDER\tSTATE\tLEDGER ENTRIES\tMAILS\tTIMELINE")
+	_, err = fmt.Fprintln(table, "   ORDER\tSTATE\tLEDGER ENTRIES\tMAILS\tTIMELINE")
+	if err != nil {
+		return err
+	}
 	right := true
 	for rows.Next() {
 		var id, state string
@@ -143,7 +146,9 @@ func (s *shop) report(ctx context.Context) error {
 		if err := rows.Scan(&id, &state, &entries, &mails, &steps); err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "   %s\t%s\t%d\t%d\t%s\n", id, state, entries, mails, steps.String)
+		if _, err := fmt.Fprintf(table, "   %s\t%s\t%d\t%d\t%s\n", id, state, entries, mails, steps.String); err != nil {
+			return err
+		}
 		right = right && state == "shipped" && entries == 1 && mails == 1 && steps.String == "placed → paid → shipped"
 	}
 	if err := errors.Join(rows.Err(), table.Flush()); err != nil {

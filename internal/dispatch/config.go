@@ -90,8 +90,8 @@ const (
 	Retry Verdict = iota + 1
 	// Bury gives up.
 	Bury
-	// Unavailable releases without a charge, and pauses the handler; Delay is
-	// not used.
+	// Unavailable releases without a charge, and pauses the handler: for
+	// Decision.Delay, or when that is 0 for as long as ProbeDelay says.
 	Unavailable
 )
 

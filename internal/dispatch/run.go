@@ -364,7 +364,7 @@ func (e *Engine) fail(j *job, err error, v judgement, took time.Duration) {
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Bury, Error: v.text, Hold: j.h.Hold},
 			Outcome{Kind: Buried, Err: err, Took: took})
 	case Unavailable:
-		e.pause(j, now)
+		e.pause(j, now, v.Delay)
 		e.settle(j, store.Settlement{Lease: j.c.Lease, Action: store.Release},
 			Outcome{Kind: Released, Err: err, Took: took, Delay: max(j.h.pausedUntil.Sub(now), 0)})
 	default:
@@ -377,9 +377,15 @@ func (e *Engine) fail(j *job, err error, v judgement, took time.Duration) {
 
 // pause leaves a handler alone for a while, as something it needs is down. Those
 // that started before the pause tell nothing new: a probe is what comes after.
-func (e *Engine) pause(j *job, now time.Time) {
+// known is how long, or 0 for probing.
+func (e *Engine) pause(j *job, now time.Time, known time.Duration) {
 	h := j.h
-	if h.outages == 0 || !j.started.Before(h.pausedUntil) {
+	switch {
+	case known > 0:
+		if until := now.Add(known); until.After(h.pausedUntil) {
+			h.pausedFor, h.pausedUntil = known, until
+		}
+	case h.outages == 0 || !j.started.Before(h.pausedUntil):
 		h.outages++
 		h.pausedFor = max(h.ProbeDelay(h.outages), time.Millisecond)
 		h.pausedUntil = now.Add(h.pausedFor)

@@ -20,6 +20,7 @@ func TestMembers(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{}`:      nil,
 		`{"a":1}`: {"a=1"},
+		//nolint:gocritic // the white space is what is tested
 		` { "b" : [ 1 , {"x":{}} ] , "a" : "y,}" , "\u0061\n" : null , "":{ "a":1 } } `: {
 			"b=[ 1 , {\"x\":{}} ]", `a="y,}"`, "a\n=null", `={ "a":1 }`,
 		},

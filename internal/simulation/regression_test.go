@@ -210,3 +210,44 @@ func publish(t *testing.T, bus *relaybus.Bus) {
 		t.Fatal(err)
 	}
 }
+
+// While the store refuses transactions, a transactional handler must not be left
+// alone for longer and longer: when the store is back, it goes on with a poll.
+func TestHandlerGoesOnWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &refusingStore{Store: memstore.New(memstore.Config{})}
+		done := make(chan struct{})
+		bus := newBus(t, s, relaybus.Handle("h", []string{"t"}, func(context.Context, *relaybus.RawEvent) error {
+			close(done)
+			return nil
+		}, relaybus.Transactional()))
+		start(t, bus)
+		s.down.Store(true)
+		publish(t, bus)
+		<-time.After(10 * time.Minute)
+		s.down.Store(false)
+		began := time.Now()
+		<-done
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the handler started %v after the store was back, with a lease and a poll of a second", took)
+		}
+	})
+}
+
+// refusingStore can be down for the transactions of handlers.
+type refusingStore struct {
+	*memstore.Store
+	down atomic.Bool
+}
+
+func (s *refusingStore) Transact(
+	ctx context.Context, o store.TxOptions, fn func(ctx context.Context, tx store.Tx) error,
+) error {
+	return s.Store.Transact(ctx, o, func(ctx context.Context, tx store.Tx) error {
+		if s.down.Load() && o.Lazy {
+			return store.NewError("begin transaction", store.ErrUnavailable, "", nil)
+		}
+		return fn(ctx, tx)
+	})
+}

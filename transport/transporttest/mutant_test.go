@@ -303,8 +303,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				t.Fatalf("there is no case %q", m.caught)
 			}
 			output, err := run(t, "^TestCasesOnMutant$/^"+m.caught+"$", mutantVariable+"="+m.name)
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) {
+			if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 				t.Fatalf("%s does not fail on a transport that %s (%v):\n%s", m.caught, m.name, err, output)
 			}
 			if !strings.Contains(output, "TestCasesOnMutant/"+m.caught) {
