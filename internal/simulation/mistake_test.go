@@ -21,7 +21,13 @@ type mistaken struct {
 	settle     func(s *memstore.Store, ctx context.Context, owner string, list []store.Settlement, now time.Time) ([]bool, error)
 	extend     func(s *memstore.Store, ctx context.Context, owner string, leases []store.Lease, now time.Time, lease time.Duration) ([]bool, error)
 	completeTx func(s *memstore.Store, ctx context.Context, tx store.Tx, owner string, l store.Lease, now time.Time) error
+
+	claims atomic.Int64
 }
+
+// mostClaims bounds the claims of one process with a mistaken store, which can
+// keep it claiming without end: those beyond hang until their context ends.
+const mostClaims = 5000
 
 func (m *mistaken) Append(ctx context.Context, tx store.Tx, events []store.NewEvent, now time.Time) ([]store.Appended, error) {
 	if m.appends != nil {
@@ -31,6 +37,10 @@ func (m *mistaken) Append(ctx context.Context, tx store.Tx, events []store.NewEv
 }
 
 func (m *mistaken) Claim(ctx context.Context, r store.ClaimRequest) (store.ClaimResult, error) {
+	if m.claims.Add(1) > mostClaims {
+		<-ctx.Done()
+		return store.ClaimResult{}, store.NewError("claim deliveries", store.ErrTimeout, "", context.Cause(ctx))
+	}
 	if m.claim != nil {
 		return m.claim(m.Store, ctx, r)
 	}
