@@ -293,15 +293,7 @@ func (b *Bus) nextCatalog(ctx context.Context) bool {
 	if rest <= 0 {
 		return true
 	}
-	timer := make(chan struct{})
-	stop := b.cfg.Clock.AfterFunc(rest, func() { close(timer) })
-	defer stop()
-	select {
-	case <-timer:
-	case <-b.life.catalogKick:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return b.sleepUntil(ctx, rest, b.life.catalogKick)
 }
 
 // tendCatalog reads the catalogue, and writes to it if it must.
@@ -324,16 +316,19 @@ func (b *Bus) tendCatalog(ctx context.Context, alive bool) error {
 }
 
 // sleep waits on the bus's clock, and reports false when the context has ended.
-func (b *Bus) sleep(ctx context.Context, d time.Duration) bool {
+func (b *Bus) sleep(ctx context.Context, d time.Duration) bool { return b.sleepUntil(ctx, d, nil) }
+
+// sleepUntil is sleep that a kick ends early.
+func (b *Bus) sleepUntil(ctx context.Context, d time.Duration, kick <-chan struct{}) bool {
 	timer := make(chan struct{})
 	stop := b.cfg.Clock.AfterFunc(d, func() { close(timer) })
 	defer stop()
 	select {
 	case <-timer:
-		return ctx.Err() == nil
+	case <-kick:
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }
 
 // Stop ends the bus for good: it stops receiving and claiming, waits for running
