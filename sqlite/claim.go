@@ -8,24 +8,23 @@ import (
 )
 
 type claimSQL struct {
-	discover, readLane, headOf, claimsOfOthers, runningKey, park, behind, takeLane, addClaim, readEvents string
+	discover, foreignLanes, readLane, headOf, claimsOfOthers, runningKey, park, behind, takeLane, addClaim, readEvents string
 }
 
 func newClaimSQL(q func(string) string) claimSQL {
 	return claimSQL{
-		// The lanes of a handler that have ready deliveries, with the due time of
-		// the first, by hopping from lane to lane.
-		discover: q(`WITH RECURSIVE hop (lane) AS (
-			SELECT * FROM (SELECT lane FROM {p}deliveries INDEXED BY {p}deliveries_ready
-				WHERE handler = ?1 AND state = 0 ORDER BY lane LIMIT 1)
+		// The lanes of a handler that have ready deliveries, each with the due time
+		// of the first in one number (see lanesWithWork), by hopping from lane to
+		// lane: one probe of the index for each.
+		discover: q(`WITH RECURSIVE hop (at) AS (
+			SELECT * FROM (SELECT (lane << 54) + max(-1 << 52, min(due, 1 << 52)) FROM {p}deliveries INDEXED BY {p}deliveries_ready
+				WHERE handler = ?1 AND state = 0 ORDER BY lane, due LIMIT 1)
 			UNION ALL
-			SELECT (SELECT n.lane FROM {p}deliveries n INDEXED BY {p}deliveries_ready
-				WHERE n.handler = ?1 AND n.state = 0 AND n.lane > hop.lane ORDER BY n.lane LIMIT 1)
-			FROM hop WHERE hop.lane IS NOT NULL)
-			SELECT hop.lane, (SELECT m.due FROM {p}deliveries m INDEXED BY {p}deliveries_ready
-				WHERE m.handler = ?1 AND m.state = 0 AND m.lane = hop.lane ORDER BY m.due LIMIT 1),
-				ifnull((SELECT l.owner FROM {p}lanes l WHERE l.handler = ?1 AND l.lane = hop.lane), 0)
-			FROM hop WHERE hop.lane IS NOT NULL`),
+			SELECT (SELECT (n.lane << 54) + max(-1 << 52, min(n.due, 1 << 52)) FROM {p}deliveries n INDEXED BY {p}deliveries_ready
+				WHERE n.handler = ?1 AND n.state = 0 AND n.lane > (hop.at + (1 << 53)) >> 54 ORDER BY n.lane, n.due LIMIT 1)
+			FROM hop WHERE hop.at IS NOT NULL)
+			SELECT at FROM hop WHERE at IS NOT NULL`),
+		foreignLanes: q(`SELECT lane FROM {p}lanes WHERE handler = ?1 AND owner NOT IN (0, ?2)`),
 		// The ready deliveries of one slice from a place on, unless another owner
 		// has it; of keyed ones the first unfinished of the key, and a later one.
 		readLane: q(`SELECT d.event, d.due, ifnull(d.key, ''), d.gen, d.attempts, d.lost, d.alone,
@@ -116,6 +115,8 @@ type claiming struct {
 	wants []want
 	// expired says that the last look saw an owner to take over from.
 	expired bool
+	// work says that the last look saw something to take.
+	work bool
 	*plan
 	deliveries []store.Claimed
 }
@@ -217,7 +218,7 @@ func (c *claiming) overdue() bool {
 func (c *claiming) mustWrite() bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	if c.expired || c.w.doubt || len(c.w.maybe) > 0 {
+	if c.work || c.expired || c.w.doubt || len(c.w.maybe) > 0 {
 		return true
 	}
 	return len(c.w.running) > 0 && c.renewal() > c.w.lease

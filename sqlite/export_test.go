@@ -68,7 +68,8 @@ func Hot(s *Store) map[string]struct {
 	ready, open := s.cfg.Prefix+"deliveries_ready", s.cfg.Prefix+"deliveries_open"
 	q := s.sql
 	return map[string]plan{
-		"discover":        {q.discover, []string{ready, key}},
+		"discover":        {q.discover, []string{ready}},
+		"foreign lanes":   {q.foreignLanes, []string{key}},
 		"read lane":       {q.readLane, []string{ready, open, key}},
 		"head":            {q.headOf, []string{open}},
 		"behind":          {q.behind, []string{open}},

@@ -50,7 +50,7 @@ func (c *claiming) discover(ctx context.Context, x *session) error {
 			continue
 		}
 		for _, ref := range c.wants[i].refs {
-			if err := c.discoverLanes(ctx, x, i, ref); err != nil {
+			if err := c.discoverLanes(ctx, x, i, ref); err != nil || c.work {
 				return err
 			}
 		}
@@ -88,37 +88,59 @@ func (c *claiming) hold() {
 	}
 }
 
-func (c *claiming) discoverLanes(ctx context.Context, x *session, i int, ref int64) error {
-	type found struct {
-		lane uint8
-		due  int64
-	}
-	var lanes []found
-	c.w.mu.Lock()
-	owner := c.w.owner
-	c.w.mu.Unlock()
-	err := x.rows(ctx, c.s.sql.discover, func(scan func(...any) error) (bool, error) {
-		var f found
-		var holder int64
-		if err := scan(&f.lane, &f.due, &holder); err != nil {
-			return false, err
-		}
-		if holder == 0 || holder == owner {
-			lanes = append(lanes, f)
-		}
-		return true, nil
+// firstReady is the due time of the first ready delivery of a lane.
+type firstReady struct {
+	lane uint8
+	due  int64
+}
+
+// lanesWithWork finds the lanes of a stored handler that have ready deliveries,
+// whoever has them, until each returns false. The statement gives each as
+// lane << 54 + due, with a due time of at most 53 bits and a sign.
+func (x *session) lanesWithWork(ctx context.Context, ref int64, each func(firstReady) (more bool)) error {
+	const bits = 54
+	return x.rows(ctx, x.s.sql.discover, func(scan func(...any) error) (bool, error) {
+		var at int64
+		err := scan(&at)
+		number := (at + 1<<(bits-1)) >> bits
+		return each(firstReady{uint8(number), at - number<<bits}), err
 	}, ref)
+}
+
+// discoverLanes notes from where on the lanes of a stored handler are to be read.
+// A snapshot only has to tell whether there is work: the transaction that follows
+// then discovers the lanes itself, on a connection whose cache is warm.
+func (c *claiming) discoverLanes(ctx context.Context, x *session, i int, ref int64) error {
+	var foreign, mine [lane.Count]bool
+	err := x.rows(ctx, c.s.sql.foreignLanes, func(scan func(...any) error) (bool, error) {
+		var number uint8
+		err := scan(&number)
+		foreign[number] = true
+		return true, err
+	}, ref, c.owner())
 	if err != nil {
+		return err
+	}
+	c.w.mu.Lock()
+	for number := range mine {
+		mine[number] = c.w.held[slice{ref, uint8(number)}] > 0
+	}
+	c.w.mu.Unlock()
+	var lanes []firstReady
+	err = x.lanesWithWork(ctx, ref, func(f firstReady) bool {
+		if !foreign[f.lane] {
+			lanes = append(lanes, f)
+			c.work = x.snapshot && !mine[f.lane] && f.due <= c.now
+		}
+		return !c.work
+	})
+	if err != nil || c.work {
 		return err
 	}
 	probe := newPlan(c, x)
 	for _, f := range lanes {
-		at := place{due: f.due}
-		c.w.mu.Lock()
-		mine := c.w.held[slice{ref, f.lane}] > 0
-		c.w.mu.Unlock()
-		found := true
-		if mine && f.due <= c.now && x.snapshot {
+		at, found := place{due: f.due}, true
+		if mine[f.lane] && f.due <= c.now && x.snapshot {
 			// The first ones may just be those that run.
 			if at, found, err = probe.firstFree(ctx, i, ref, f.lane, at); err != nil {
 				return err

@@ -259,9 +259,7 @@ func (r *report) diedAtWork(c claimed, d delivered) bool {
 }
 
 func (r *report) lostLease(c claimed, d delivered) bool {
-	return slices.ContainsFunc(r.byDelivery[d], func(a *attempt) bool {
-		return a.process == c.process && a.number == c.Attempt && a.outcome == saidLost
-	})
+	return r.lostLeases[held{c.process, d.event, d.handler, c.Attempt}]
 }
 
 // checkTrouble: no error reaches anybody (L1), however many processes there are.

@@ -61,8 +61,10 @@ type report struct {
 	last map[string]int
 	// stopping are the processes that were asked to end.
 	stopping map[string]bool
-	// lost counts leases that ran out although the process lived.
-	lost int
+	// lost counts leases that ran out although the process lived, lostLeases has
+	// them: also those of claims whose handler had not started.
+	lost       int
+	lostLeases map[held]bool
 
 	events  map[string]*storedEvent
 	orders  map[string]bool
@@ -92,7 +94,7 @@ func newReport(t *testing.T, f *fleet) *report {
 	return &report{
 		t: t, f: f,
 		byDelivery: make(map[delivered][]*attempt), claims: make(map[delivered][]claimed),
-		leases: make(map[held][]proof), last: make(map[string]int),
+		leases: make(map[held][]proof), lostLeases: make(map[held]bool), last: make(map[string]int),
 		stopping: make(map[string]bool), events: make(map[string]*storedEvent), orders: make(map[string]bool), effects: make(map[string]int),
 		left: make(map[string]int),
 	}
@@ -141,6 +143,7 @@ func (r *report) read(s *sqlite.Store) {
 		case saidSucceeded, saidRetried, saidBuried, saidReleased, saidLost:
 			if e.What == saidLost {
 				r.lost++
+				r.lostLeases[held{e.Process, e.Event, e.Handler, e.Attempt}] = true
 			}
 			// There is none when the claim ended before the handler started.
 			if a := oldest(e, func(a *attempt) bool { return a.outcome != "" }); a != nil {

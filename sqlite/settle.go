@@ -101,6 +101,8 @@ type ending struct {
 	now   int64
 	owner int64
 	over  []closed
+	// ended has the same ones, to be found.
+	ended map[deliveryKey]struct{}
 	// done has the events of completed deliveries, keys the keys that moved on.
 	done []int64
 	keys map[orderKey]struct{}
@@ -121,16 +123,19 @@ func (x *session) ending(ctx context.Context, w *worker, now time.Time) (*ending
 	if err != nil || !found {
 		return nil, err
 	}
-	return &ending{session: x, w: w, now: now.UnixMilli(), owner: owner, keys: make(map[orderKey]struct{})}, nil
+	return &ending{
+		session: x, w: w, now: now.UnixMilli(), owner: owner,
+		ended: make(map[deliveryKey]struct{}), keys: make(map[orderKey]struct{}),
+	}, nil
 }
 
 func (e *ending) settle(ctx context.Context, one *store.Settlement) (bool, error) {
 	d, token := keyOf(one.Lease), one.Lease.Token
 	e.w.mu.Lock()
 	r := e.w.holds(one.Lease)
-	known := e.w.owner == e.owner && r != nil && !e.has(d)
+	known := e.w.owner == e.owner && r != nil
 	e.w.mu.Unlock()
-	if !known {
+	if _, twice := e.ended[d]; twice || !known {
 		return false, nil
 	}
 	n, err := e.apply(ctx, one, d, r.key)
@@ -140,16 +145,8 @@ func (e *ending) settle(ctx context.Context, one *store.Settlement) (bool, error
 	// Not applied: somebody else ended it, or an earlier call whose outcome was
 	// unknown. It is over in any case.
 	e.over = append(e.over, closed{d, token})
+	e.ended[d] = struct{}{}
 	return n == 1, nil
-}
-
-func (e *ending) has(d deliveryKey) bool {
-	for i := range e.over {
-		if e.over[i].d == d {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *ending) apply(ctx context.Context, one *store.Settlement, d deliveryKey, key string) (int64, error) {

@@ -139,18 +139,11 @@ func (c *counting) oldestParked(ctx context.Context) error {
 // oldestReady hops over the lanes of a handler: the first of each that does not
 // run counts, and a lane whose first is no older than what was found is left out.
 func (c *counting) oldestReady(ctx context.Context, ref int64, h *store.HandlerStats) error {
-	type first struct {
-		lane uint8
-		due  int64
-	}
-	var lanes []first
-	err := c.rows(ctx, c.s.sql.discover, func(scan func(...any) error) (bool, error) {
-		var f first
-		var holder int64
-		err := scan(&f.lane, &f.due, &holder)
+	var lanes []firstReady
+	err := c.lanesWithWork(ctx, ref, func(f firstReady) bool {
 		lanes = append(lanes, f)
-		return true, err
-	}, ref)
+		return true
+	})
 	if err != nil {
 		return err
 	}

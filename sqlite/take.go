@@ -11,7 +11,7 @@ import (
 
 // take is the writing part of a claim: one transaction.
 func (c *claiming) take(ctx context.Context) error {
-	c.plan, c.deliveries = nil, nil
+	c.plan, c.deliveries, c.work = nil, nil, false
 	t, err := c.s.begin(ctx, c.op)
 	if err != nil {
 		return err
