@@ -103,7 +103,7 @@ func (x *session) lanesWithWork(ctx context.Context, ref int64, each func(firstR
 		var at int64
 		err := scan(&at)
 		number := (at + 1<<(bits-1)) >> bits
-		return each(firstReady{uint8(number), at - number<<bits}), err
+		return each(firstReady{uint8(number), at - number<<bits}), err //nolint:gosec // a lane is below 256
 	}, ref)
 }
 

@@ -8,6 +8,10 @@ import (
 // root is the import path of the root module.
 const root = "github.com/relaybus-go/relaybus"
 
+// servers starts database servers, for tests and benchmarks: the one package of the root's internal ones that the test
+// files of other modules may import.
+const servers = "internal/pgserver"
+
 // module is what a module of the workspace may depend on.
 type module struct {
 	dir string
@@ -63,6 +67,16 @@ func workspace() []module {
 			},
 		},
 		{
+			dir:      "postgres",
+			requires: []string{root, "github.com/jackc/pgx/v5"},
+			packages: map[string]rule{
+				"...": {
+					production: append([]string{"postgres/..."}, contract...),
+					tests:      append([]string{servers}, public...),
+				},
+			},
+		},
+		{
 			dir:        "examples",
 			requires:   []string{root, root + "/sqlite"},
 			unreleased: true,
@@ -79,7 +93,7 @@ func workspace() []module {
 			dir:        "bench",
 			unreleased: true,
 			packages: map[string]rule{
-				"...": {production: append([]string{"sqlite/...", "bench/..."}, public...)},
+				"...": {production: append([]string{"sqlite/...", "postgres/...", "bench/...", servers}, public...)},
 			},
 		},
 	}
@@ -93,7 +107,7 @@ func strangers() []string {
 		"github.com/confluentinc",
 		"github.com/glebarez",
 		"github.com/go-sql-driver",
-		"github.com/jackc",
+		"github.com/jackc/pgx",
 		"github.com/lib/pq",
 		"github.com/mattn/go-sqlite3",
 		"github.com/ncruces/go-sqlite3",
@@ -177,8 +191,8 @@ func (m module) isStranger(path string) bool {
 
 // isHelper tells a package that is for tests: the standard library's, and ours by their names.
 func isHelper(path string) bool {
-	if _, isOwn := below(root, path); isOwn {
-		return strings.HasSuffix(path, "test")
+	if own, isOwn := below(root, path); isOwn {
+		return own == servers || strings.HasSuffix(own, "test")
 	}
 	return matches(path, "testing/...") || path == "net/http/httptest"
 }

@@ -1,0 +1,469 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/relaybus-go/relaybus/store"
+	"github.com/relaybus-go/relaybus/store/lane"
+)
+
+type appendSQL struct {
+	addOne, addOneKeyed, addMany, lockKeys, lockBuckets, knownEvents, setHandlers, addDeliveries, notify string
+}
+
+func newAppendSQL(c Config) appendSQL {
+	const (
+		// What an append needs: a schema that this library knows, of this database.
+		needs   = `ok AS (SELECT 1 FROM {t:meta} WHERE identity = $1::text AND ` + fitting + `)`
+		columns = `(id, type, source, key, created, correlation, causation, headers, payload, handlers)`
+		deliver = `d AS (INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
+			SELECT e.seq, r, $12::smallint, $13::bigint, $6::text, $14::bigint FROM e, unnest($2::integer[]) r)
+			SELECT seq FROM e`
+		values = `$3::text, $4::text, $5::text, $6::text, $7::bigint, $8::text, $9::text, $10::text, $11::text, $2::integer[]`
+	)
+	return appendSQL{
+		addOne: c.named(`WITH ` + needs + `, e AS (INSERT INTO {t:events} ` + columns + `
+			SELECT ` + values + ` FROM ok ON CONFLICT (id) DO NOTHING RETURNING seq), ` + deliver),
+		// The lock comes before the sequence is taken, and lasts until the end of
+		// the transaction: so the sequences of a key are in the order of commits.
+		addOneKeyed: c.named(`WITH ` + needs + `,
+			l AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared($15, $16), pg_advisory_xact_lock($17, $18) FROM ok),
+			e AS (INSERT INTO {t:events} ` + columns + `
+			SELECT ` + values + ` FROM l ON CONFLICT (id) DO NOTHING RETURNING seq), ` + deliver),
+		lockKeys: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, b), pg_advisory_xact_lock($2, k)
+			FROM unnest($3::integer[], $4::integer[]) AS l(b, k)) locked`,
+		lockBuckets: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, b) FROM generate_series(0, 255) b) locked`,
+		addMany: c.named(`WITH ` + needs + `,
+			i AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
+				$9::text[], $10::text[], $11::text[]) WITH ORDINALITY
+				AS i(id, type, source, key, created, correlation, causation, headers, payload, handlers, n)),
+			e AS (INSERT INTO {t:events} ` + columns + `
+				SELECT id, type, source, key, created, correlation, causation, headers, payload, handlers::integer[]
+				FROM i WHERE EXISTS (SELECT FROM ok) ORDER BY n ON CONFLICT (id) DO NOTHING RETURNING seq, id),
+			d AS (INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
+				SELECT e.seq, w.ref, w.lane, w.due, i.key, $12::bigint
+				FROM unnest($13::integer[], $14::integer[], $15::smallint[], $16::bigint[]) WITH ORDINALITY AS w(n, ref, lane, due, o)
+				JOIN i ON i.n = w.n JOIN e ON e.id = i.id ORDER BY w.o)
+			SELECT id FROM e`),
+		knownEvents: c.named(`SELECT seq, id, coalesce(key, ''), handlers::text FROM {t:events} WHERE id = ANY($1::text[])
+			ORDER BY id FOR NO KEY UPDATE`),
+		setHandlers: c.named(`UPDATE {t:events} SET handlers = $2::text::integer[] WHERE seq = $1`),
+		addDeliveries: c.named(`INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
+			SELECT $1::bigint, unnest($2::integer[]), $3::smallint, $4::bigint, $5::text, $6::bigint`),
+		notify: `SELECT pg_notify($1, '')`,
+	}
+}
+
+// Append writes events and their deliveries in the transaction; see
+// [store.Appender]. It is one statement, of one event or of many, when all events
+// are new and all handlers are known to the database.
+func (s *Store) Append(
+	ctx context.Context, tx store.Tx, events []store.NewEvent, now time.Time,
+) ([]store.Appended, error) {
+	const op = "append events"
+	if err := ended(ctx, op); err != nil {
+		return nil, err
+	}
+	for i := range events {
+		if err := checkEvent(op, &events[i]); err != nil {
+			return nil, err
+		}
+	}
+	x, t, err := s.sessionOf(ctx, op, tx)
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	plan, err := s.planAppend(ctx, op, events)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := &appending{session: x, now: now.UnixMilli(), identity: *s.identity.Load(), list: make([]store.Appended, len(events))}
+	for start := 0; start < len(events) && err == nil; {
+		end := piece(events, start)
+		err = a.some(ctx, events[start:end], a.list[start:end], plan.part(start, end))
+		start = end
+	}
+	if err == nil && a.added && s.cfg.NotifyInTransaction {
+		_, err = x.exec(ctx, s.sql.notify, s.channel())
+	}
+	if err != nil {
+		if t.owner != nil {
+			t.broken = err
+		}
+		return nil, translate(op, err)
+	}
+	if a.added {
+		t.appended(s)
+	}
+	return a.list, nil
+}
+
+func checkEvent(op string, e *store.NewEvent) error {
+	if e.ID == "" || e.Type == "" {
+		return invalid(op, "an event needs an id and a type")
+	}
+	for i := range e.Handlers {
+		if e.Handlers[i].ID == "" {
+			return invalid(op, "a handler needs an id")
+		}
+	}
+	return nil
+}
+
+// The most that one statement of an append has.
+const (
+	pieceEvents = 5000
+	pieceBytes  = 32 << 20
+)
+
+// piece returns the end of what one statement takes.
+func piece(events []store.NewEvent, start int) (end int) {
+	size := 0
+	for end = start; end < len(events) && end-start < pieceEvents; end++ {
+		size += len(events[end].Payload) + len(events[end].Headers) + 512
+		if size > pieceBytes && end > start {
+			break
+		}
+	}
+	return end
+}
+
+// appending is one append.
+type appending struct {
+	*session
+	now      int64
+	identity string
+	list     []store.Appended
+	// added says that there are new deliveries.
+	added bool
+}
+
+// some appends what one statement takes.
+func (a *appending) some(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
+	if len(events) == 1 && !plan.twice[0] {
+		done, err := a.one(ctx, &events[0], &list[0], plan.refs[0])
+		if err != nil {
+			return err
+		}
+		if done {
+			return nil
+		}
+		return a.extend(ctx, events, list, []int{0}, plan)
+	}
+	return a.many(ctx, events, list, plan)
+}
+
+// one appends a new event. It has done nothing when the event is known.
+func (a *appending) one(ctx context.Context, e *store.NewEvent, result *store.Appended, refs []int32) (done bool, err error) {
+	number, due := lane.Of(e.Key, e.ID), e.DueAt.UnixMilli()
+	if refs == nil {
+		refs = []int32{}
+	}
+	args := []any{
+		a.identity, refs, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(), orNull(e.CorrelationID),
+		orNull(e.CausationID), textOrNull(e.Headers), textOrNull(e.Payload), int16(number), due, a.now,
+	}
+	text := a.s.sql.addOne
+	if e.Key != "" {
+		text = a.s.sql.addOneKeyed
+		bucket, key := lockOf(e.Key)
+		args = append(args, a.s.bucketClass(), bucket, a.s.keyClass(), key)
+	}
+	var seq int64
+	if done, err = a.row(ctx, text, []any{&seq}, args...); err != nil || !done {
+		return false, err
+	}
+	*result = store.Appended{Inserted: true, Deliveries: len(refs)}
+	a.noteDeliveries(len(refs))
+	a.hintAll(refs, number, due)
+	return true, nil
+}
+
+func (a *appending) hintAll(refs []int32, number uint8, due int64) {
+	a.onCommit(func() {
+		for _, ref := range refs {
+			a.s.hint(slice{ref, number}, due)
+		}
+	})
+}
+
+func (a *appending) noteDeliveries(n int) { a.added = a.added || n > 0 }
+
+// many appends any number of events, new or known.
+func (a *appending) many(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
+	if err := a.lock(ctx, events); err != nil {
+		return err
+	}
+	inserted := make(map[string]bool, len(events))
+	err := a.rows(ctx, a.s.sql.addMany, func(scan func(...any) error) (bool, error) {
+		var id string
+		err := scan(&id)
+		inserted[id] = true
+		return true, err
+	}, plan.args(a, events)...)
+	if err != nil {
+		return err
+	}
+	var known []int
+	for i := range events {
+		id := events[i].ID
+		if !inserted[id] || plan.twice[i] {
+			known = append(known, i)
+			continue
+		}
+		n := len(plan.refs[i])
+		list[i] = store.Appended{Inserted: true, Deliveries: n}
+		a.noteDeliveries(n)
+		a.hintAll(plan.refs[i], lane.Of(events[i].Key, id), events[i].DueAt.UnixMilli())
+	}
+	return a.extend(ctx, events, list, known, plan)
+}
+
+// appendPlan says which handlers get each event.
+type appendPlan struct {
+	refs [][]int32
+	sets [][][]int32
+	// twice marks the events whose id came before in the same call.
+	twice []bool
+}
+
+func (p *appendPlan) part(start, end int) *appendPlan {
+	return &appendPlan{refs: p.refs[start:end], sets: p.sets[start:end], twice: p.twice[start:end]}
+}
+
+func (s *Store) planAppend(ctx context.Context, op string, events []store.NewEvent) (*appendPlan, error) {
+	p := &appendPlan{refs: make([][]int32, len(events)), sets: make([][][]int32, len(events)), twice: make([]bool, len(events))}
+	seen := make(map[string]struct{}, len(events))
+	for i := range events {
+		if len(events) > 1 {
+			_, p.twice[i] = seen[events[i].ID]
+			seen[events[i].ID] = struct{}{}
+		}
+		sets, err := s.needSets(ctx, op, events[i].Handlers)
+		if err != nil {
+			return nil, err
+		}
+		p.sets[i] = sets
+		for _, set := range sets {
+			if !overlap(p.refs[i], set) {
+				p.refs[i] = append(p.refs[i], set[0])
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p *appendPlan) args(a *appending, events []store.NewEvent) []any {
+	n := len(events)
+	ids, types, sources := make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
+	keys, correlations, causations := make([]*string, 0, n), make([]*string, 0, n), make([]*string, 0, n)
+	headers, payloads := make([]*string, 0, n), make([]*string, 0, n)
+	created, handlers := make([]int64, 0, n), make([]string, 0, n)
+	var which, refs []int32
+	var lanes []int16
+	var dues []int64
+	for i := range events {
+		if p.twice[i] {
+			continue
+		}
+		e := &events[i]
+		ids, types, sources = append(ids, e.ID), append(types, e.Type), append(sources, e.Source)
+		keys = append(keys, textPointer(e.Key))
+		correlations, causations = append(correlations, textPointer(e.CorrelationID)), append(causations, textPointer(e.CausationID))
+		headers, payloads = append(headers, bytesPointer(e.Headers)), append(payloads, bytesPointer(e.Payload))
+		created, handlers = append(created, e.CreatedAt.UnixMilli()), append(handlers, numberArray(p.refs[i]))
+		number := lane.Of(e.Key, e.ID)
+		for _, ref := range p.refs[i] {
+			which, refs = append(which, int32(len(ids))), append(refs, ref) //nolint:gosec // at most pieceEvents
+			lanes, dues = append(lanes, int16(number)), append(dues, e.DueAt.UnixMilli())
+		}
+	}
+	return []any{
+		a.identity, ids, types, sources, keys, created, correlations, causations, headers, payloads, handlers, a.now,
+		which, refs, lanes, dues,
+	}
+}
+
+// extend adds deliveries to events that exist, for handlers that they never had
+// one for.
+func (a *appending) extend(
+	ctx context.Context, events []store.NewEvent, list []store.Appended, known []int, plan *appendPlan,
+) error {
+	if len(known) == 0 {
+		return nil
+	}
+	found, err := a.known(ctx, events, known)
+	if err != nil {
+		return err
+	}
+	for _, i := range known {
+		e := found[events[i].ID]
+		if e == nil {
+			return a.missing(ctx)
+		}
+		var refs []int32
+		for _, set := range plan.sets[i] {
+			if !overlap(e.had, set) {
+				e.had = append(e.had, set[0])
+				refs = append(refs, set[0])
+			}
+		}
+		list[i] = store.Appended{Deliveries: len(refs)}
+		if len(refs) == 0 {
+			continue
+		}
+		if _, err := a.exec(ctx, a.s.sql.setHandlers, e.seq, numberArray(e.had)); err != nil {
+			return err
+		}
+		number, due := lane.Of(e.key, events[i].ID), events[i].DueAt.UnixMilli()
+		if _, err := a.exec(ctx, a.s.sql.addDeliveries, e.seq, refs, int16(number), due, orNull(e.key), a.now); err != nil {
+			return err
+		}
+		a.noteDeliveries(len(refs))
+		a.hintAll(refs, number, due)
+	}
+	return nil
+}
+
+// knownEvent is an event that exists.
+type knownEvent struct {
+	seq int64
+	key string
+	had []int32
+}
+
+func (a *appending) known(ctx context.Context, events []store.NewEvent, which []int) (map[string]*knownEvent, error) {
+	ids := make([]string, len(which))
+	for i, n := range which {
+		ids[i] = events[n].ID
+	}
+	found := make(map[string]*knownEvent, len(ids))
+	err := a.rows(ctx, a.s.sql.knownEvents, func(scan func(...any) error) (bool, error) {
+		var e knownEvent
+		var id, handlers string
+		if err := scan(&e.seq, &id, &e.key, &handlers); err != nil {
+			return false, err
+		}
+		var err error
+		e.had, err = parseArray(handlers)
+		found[id] = &e
+		return true, err
+	}, ids)
+	return found, err
+}
+
+// missing says why an event neither could be inserted nor is there.
+func (a *appending) missing(ctx context.Context) error {
+	if err := a.current(ctx); err != nil {
+		return err
+	}
+	var id string
+	if _, err := a.row(ctx, a.s.sql.identify, []any{&id}); err != nil {
+		return err
+	}
+	if id != a.identity {
+		return store.NewError("append events", store.ErrForeignTx, "", nil)
+	}
+	return store.NewError("append events", store.ErrConflict, "an event was purged while it was appended again", nil)
+}
+
+// fewKeys is up to how many keys of one append are locked each for itself: each
+// costs two entries in the server's lock table, which has 64 for each connection.
+const fewKeys = 32
+
+// lock locks the keys of the events. An append of many keys locks all buckets of
+// keys instead, and so waits for every other append with a key.
+func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
+	var buckets, keys []int32
+	seen := make(map[int32]struct{})
+	for i := range events {
+		if events[i].Key == "" {
+			continue
+		}
+		bucket, key := lockOf(events[i].Key)
+		if _, ok := seen[key]; ok {
+			continue
+		}
+		seen[key] = struct{}{}
+		keys = append(keys, key)
+		buckets = append(buckets, bucket)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	var n int64
+	if len(keys) > fewKeys {
+		_, err := a.row(ctx, a.s.sql.lockBuckets, []any{&n}, a.s.bucketClass())
+		return err
+	}
+	// The bucket is the first part of the key, so buckets are in order, too.
+	slices.SortFunc(keys, func(a, b int32) int { return cmp.Compare(uint32(a), uint32(b)) }) //nolint:gosec // only their order counts
+	for i, key := range keys {
+		buckets[i] = bucketOf(key)
+	}
+	_, err := a.row(ctx, a.s.sql.lockKeys, []any{&n}, a.s.bucketClass(), a.s.keyClass(), buckets, keys)
+	return err
+}
+
+// lockOf returns the numbers that an ordering key is locked by. Two keys may have
+// the same ones: then they wait for each other.
+func lockOf(key string) (bucket, number int32) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // It returns no error.
+	number = int32(h.Sum32())   //nolint:gosec // any 32 bits will do
+	return bucketOf(number), number
+}
+
+func bucketOf(number int32) int32 { return int32(uint32(number) >> 24) } //nolint:gosec // below 256
+
+// Advisory locks have two numbers; the first tells the stores of a database, and
+// the application, apart.
+func (s *Store) bucketClass() int32 { return classOf(s.key + " bucket") }
+func (s *Store) keyClass() int32    { return classOf(s.key + " key") }
+
+func classOf(text string) int32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text)) // It returns no error.
+	return int32(h.Sum32())      //nolint:gosec // any 32 bits will do
+}
+
+func overlap(a, b []int32) bool {
+	return slices.ContainsFunc(b, func(n int32) bool { return slices.Contains(a, n) })
+}
+
+// orNull stores an absent text as NULL.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func textOrNull(text []byte) any {
+	if text == nil {
+		return nil
+	}
+	return string(text)
+}
+
+func textPointer(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func bytesPointer(text []byte) *string {
+	if text == nil {
+		return nil
+	}
+	s := string(text)
+	return &s
+}

@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// SQLSTATE codes (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+const (
+	codeFeatureNotSupported   = "0A000" // also a cached plan whose result type changed
+	codeDivisionByZero        = "22012"
+	codeUniqueViolation       = "23505"
+	codeReadOnly              = "25006"
+	codeAborted               = "25P02"
+	codeNoStatement           = "26000"
+	codeNoSchema              = "3F000"
+	codeSerializationFailure  = "40001"
+	codeDeadlock              = "40P01"
+	codePrivilege             = "42501"
+	codeUndefinedColumn       = "42703"
+	codeUndefinedTable        = "42P01"
+	codeDuplicateStatement    = "42P05"
+	codeCharacterNotInRoute   = "22021"
+	codeUntranslatable        = "22P05"
+	codeProgramLimit          = "54000"
+	codeLockNotAvailable      = "55P03"
+	codeQueryCanceled         = "57014"
+	codeIdleInTransactionTime = "25P03"
+	codeTransactionTimeout    = "25P04"
+)
+
+// stateOf returns the SQLSTATE of an error of any driver for PostgreSQL.
+func stateOf(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}
+
+// coded returns the class for a SQLSTATE, and a sentence.
+func coded(state string) *store.Error {
+	failed := func(class error, detail string) *store.Error { return &store.Error{Class: class, Detail: detail} }
+	switch state {
+	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeUniqueViolation:
+		return failed(store.ErrConflict, "")
+	case codeReadOnly:
+		return failed(store.ErrUnavailable, "the server takes no writes")
+	case codeQueryCanceled, codeTransactionTimeout, codeIdleInTransactionTime:
+		return failed(store.ErrTimeout, "the server has cancelled the statement or the transaction")
+	case codeUndefinedTable, codeNoSchema:
+		return &store.Error{
+			Class: store.ErrConfiguration, Also: store.ErrNotSetUp, Detail: "call Setup before anything else",
+		}
+	case codeUndefinedColumn, codePrivilege:
+		return failed(store.ErrConfiguration, "")
+	case codeCharacterNotInRoute, codeUntranslatable, codeProgramLimit:
+		return failed(store.ErrInvalidArgument, "the server can't keep a value")
+	case codeAborted:
+		return failed(store.ErrTxDone, "an earlier error has aborted the transaction")
+	default:
+		return failed(store.ErrUnavailable, "")
+	}
+}
+
+// translate makes every error that leaves the package a [*store.Error].
+func translate(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if typed, ok := errors.AsType[*store.Error](err); ok {
+		if typed.Op == op {
+			return err
+		}
+		return &store.Error{Op: op, Class: typed.Class, Also: typed.Also, Detail: typed.Detail, Err: err}
+	}
+	if state := stateOf(err); state != "" {
+		e := coded(state)
+		e.Op, e.Err = op, err
+		return e
+	}
+	switch {
+	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+		return store.NewError(op, store.ErrTxDone, "", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return store.NewError(op, store.ErrTimeout, "", err)
+	default:
+		return store.NewError(op, store.ErrUnavailable, "", err)
+	}
+}
+
+// uncertain is the error of a COMMIT that may have been carried out.
+func uncertain(op string, err error) error {
+	e := &store.Error{Op: op, Class: store.ErrUnavailable, Also: store.ErrOutcomeUnknown, Err: err}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		e.Class = store.ErrTimeout
+	}
+	return e
+}
+
+// isRefusal reports whether the server itself has said that a commit failed. A
+// server that is being shut down may say so after it has committed.
+func isRefusal(err error) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	return !strings.HasPrefix(refused.Code, "57P") && !strings.HasPrefix(refused.Code, "08")
+}
+
+// isTransient reports whether a transaction of ours may be run again: it was
+// refused because of a concurrent one, or the connection it ran on is of no use.
+func isTransient(err error) bool {
+	if errors.Is(err, store.ErrOutcomeUnknown) {
+		return false
+	}
+	switch stateOf(err) {
+	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable,
+		codeReadOnly, codeFeatureNotSupported, codeNoStatement, codeDuplicateStatement:
+		return true
+	case "":
+		return pgconn.SafeToRetry(err) || isBroken(err)
+	default:
+		return isBroken(err)
+	}
+}
+
+// isBroken reports whether the connection is gone, or is to be given up.
+func isBroken(err error) bool {
+	state := stateOf(err)
+	if state == "" {
+		typed, ok := errors.AsType[*store.Error](err)
+		var connect *pgconn.ConnectError
+		if ok || errors.As(err, &connect) {
+			return ok && typed.Class == store.ErrUnavailable
+		}
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+			!errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, pgx.ErrTxClosed)
+	}
+	return strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08") || state == codeReadOnly ||
+		state == codeIdleInTransactionTime || state == codeTransactionTimeout
+}
+
+// ended is nil while the context has not ended.
+func ended(ctx context.Context, op string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, ctx.Err()) {
+		cause = errors.Join(ctx.Err(), cause)
+	}
+	return store.NewError(op, store.ErrTimeout, "the context ended first; nothing was changed", cause)
+}
+
+func invalid(op, detail string) error {
+	return store.NewError(op, store.ErrInvalidArgument, detail, nil)
+}

@@ -1,0 +1,48 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// crashPoints are the names that Arm takes.
+var crashPoints = map[string][]string{ //nolint:gochecknoglobals // a table
+	"setup":    {"migrating"},
+	"publish":  {"before commit", "after commit"},
+	"work":     {"before recording a claim", "after recording a claim", "before settling", "after settling"},
+	"takeover": {"reaped owners"},
+}
+
+// CrashPoints are the names that Arm takes.
+func CrashPoints() map[string][]string { return crashPoints }
+
+// Arm calls crash when the store passes the point for the nth time.
+func Arm(s *Store, point string, nth int, crash func()) error {
+	known := false
+	for _, points := range crashPoints {
+		known = known || slices.Contains(points, point)
+	}
+	if !known {
+		return fmt.Errorf("no crash point %q", point)
+	}
+	var mu sync.Mutex
+	s.crash = func(passed string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if passed == point {
+			if nth--; nth == 0 {
+				crash()
+			}
+		}
+	}
+	return nil
+}
+
+// Transactions counts the write transactions that were begun, and RowsRead the rows
+// that claims and settlements read.
+func Transactions(s *Store) int64 { return s.meter.transactions.Load() }
+func RowsRead(s *Store) int64     { return s.meter.rows.Load() }
+
+// RoundTrips counts those of claims and settlements.
+func RoundTrips(s *Store) int64 { return s.meter.trips.Load() }

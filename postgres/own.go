@@ -1,0 +1,177 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+const (
+	beginWriting = "begin isolation level read committed read write"
+	beginReading = "begin isolation level repeatable read read only"
+	// settings come first in each transaction of the store's own: what it needs
+	// does not depend on the defaults of a role or a database, and its plans do
+	// not depend on statistics that were made when the tables were empty.
+	settings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+		set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true),
+		set_config('jit', 'off', true), set_config('statement_timeout', '60s', true), set_config('lock_timeout', '5s', true),
+		set_config('idle_in_transaction_session_timeout', '10s', true), set_config('synchronous_commit',
+			CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
+			ELSE current_setting('synchronous_commit') END, true)`
+	// attempts is how often a transaction of the store's own is run at most.
+	attempts = 8
+)
+
+// acquire takes a connection of the store's own.
+func (s *Store) acquire(ctx context.Context, op string) (*pgxpool.Conn, error) {
+	return s.acquireFrom(ctx, op, s.own)
+}
+
+func (s *Store) acquireFrom(ctx context.Context, op string, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	if s.closed.Load() {
+		return nil, store.NewError(op, store.ErrClosed, "", nil)
+	}
+	if err := ended(ctx, op); err != nil {
+		return nil, err
+	}
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, translate(op, err)
+	}
+	return conn, nil
+}
+
+// release gives a connection back. One on which err says that the server takes no
+// writes is closed, and so are the idle ones: they lead to the same server.
+func (s *Store) release(conn *pgxpool.Conn, err error) {
+	if err != nil && isBroken(err) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Conn().Close(ctx) // The connection is of no use any more.
+		if stateOf(err) == codeReadOnly {
+			s.own.Reset()
+		}
+	}
+	conn.Release()
+}
+
+// retry runs a transaction of the store's own again while it is refused because
+// of a concurrent one or of a broken connection. Nothing has been committed then.
+func (s *Store) retry(ctx context.Context, op string, run func(ctx context.Context) error) error {
+	for attempt := 1; ; attempt++ {
+		err := run(ctx)
+		if err == nil || attempt == attempts || ctx.Err() != nil || !isTransient(err) {
+			return err
+		}
+		// Jitter, as two transactions that met would meet again.
+		timer := time.NewTimer(time.Duration(rand.Int64N(int64(attempt) * int64(4*time.Millisecond)))) //nolint:gosec // no secret
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(ended(ctx, op), err)
+		case <-timer.C:
+		}
+	}
+}
+
+// write runs fn in a write transaction of the store's own, again when it must.
+func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	return s.retry(ctx, op, func(ctx context.Context) error {
+		conn, err := s.acquire(ctx, op)
+		if err != nil {
+			return err
+		}
+		var failed error
+		defer func() { s.release(conn, failed) }()
+		if failed = s.begin(ctx, conn); failed != nil {
+			return translate(op, failed)
+		}
+		x := &session{querier: native{conn}, s: s, private: true}
+		if failed = x.current(ctx); failed == nil {
+			failed = fn(ctx, x)
+		}
+		if failed == nil {
+			failed = ended(ctx, op)
+		}
+		if failed != nil {
+			rollback(ctx, conn)
+			return translate(op, failed)
+		}
+		if failed = commit(ctx, op, conn); failed != nil {
+			return failed
+		}
+		for _, f := range x.committed {
+			f()
+		}
+		return nil
+	})
+}
+
+// begin begins a write transaction in one round trip.
+func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn) error {
+	s.meter.begun()
+	var b pgx.Batch
+	b.Queue(beginWriting)
+	b.Queue(settings)
+	return s.send(ctx, conn, &b)
+}
+
+// send runs a batch whose results nobody wants.
+func (s *Store) send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
+	s.meter.trip()
+	return conn.SendBatch(ctx, b).Close()
+}
+
+func commit(ctx context.Context, op string, conn *pgxpool.Conn) error {
+	ctx, cancel := still(ctx)
+	defer cancel()
+	tag, err := conn.Exec(ctx, "commit")
+	switch {
+	case err == nil && tag.String() == "COMMIT":
+		return nil
+	case err == nil:
+		return store.NewError(op, store.ErrConflict, "the server rolled the transaction back", nil)
+	case isRefusal(err):
+		return translate(op, err)
+	default:
+		return uncertain(op, err)
+	}
+}
+
+// rollback ends a transaction that failed. A connection on which that does not
+// work is closed by the pool.
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if conn.Conn().IsClosed() {
+		return
+	}
+	ctx, cancel := still(ctx)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "rollback") // See above.
+}
+
+// read runs fn on one snapshot of the database.
+func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	return s.retry(ctx, op, func(ctx context.Context) error {
+		conn, err := s.acquire(ctx, op)
+		if err != nil {
+			return err
+		}
+		var failed error
+		defer func() { s.release(conn, failed) }()
+		if _, failed = conn.Exec(ctx, beginReading); failed != nil {
+			return translate(op, failed)
+		}
+		x := &session{querier: native{conn}, s: s, private: true}
+		if failed = x.current(ctx); failed == nil {
+			failed = fn(ctx, x)
+		}
+		rollback(ctx, conn)
+		return translate(op, failed)
+	})
+}

@@ -1,0 +1,357 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/relaybus-go/relaybus/store"
+	"github.com/relaybus-go/relaybus/store/lane"
+)
+
+type settleSQL struct {
+	complete, completeKeeping, reschedule, release, bury, unblock string
+}
+
+// keepDue stands for a due time that stays as it is.
+const keepDue = math.MinInt64
+
+func keepDues(n int) []int64 {
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = keepDue
+	}
+	return list
+}
+
+func newSettleSQL(c Config) settleSQL {
+	const (
+		// The fence: the delivery is pending and has the generation of the claim,
+		// which grows when the claim ends in another way than by a completion.
+		fence  = ` WHERE d.event = c.event AND d.handler = c.handler AND d.gen = c.gen AND d.state = 0`
+		claims = `unnest($1::bigint[], $2::integer[], $3::integer[]`
+		lane   = ` RETURNING d.event, d.handler, d.lane, d.due`
+		gone   = `d AS (DELETE FROM {t:deliveries} d USING ` + claims + `) AS c(event, handler, gen)` + fence +
+			` RETURNING d.*), done AS (INSERT INTO {t:completions} (at, events)
+				SELECT $4::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
+	)
+	return settleSQL{
+		complete: c.named(`WITH ` + gone + ` SELECT event, handler, lane, due FROM d`),
+		completeKeeping: c.named(`WITH ` + gone + `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
+			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d) SELECT event, handler, lane, due FROM d`),
+		reschedule: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, attempts = attempts + 1, alone = false, updated = $4,
+			due = c.due, error = nullif(c.error, '')
+			FROM ` + claims + `, $5::bigint[], $6::text[]) AS c(event, handler, gen, due, error)` + fence + lane),
+		release: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, alone = d.alone OR c.alone, updated = $4,
+			due = CASE WHEN c.due = ` + "-9223372036854775808" + ` THEN d.due ELSE c.due END
+			FROM ` + claims + `, $5::bigint[], $6::boolean[]) AS c(event, handler, gen, due, alone)` + fence + lane),
+		bury: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, attempts = attempts + 1, alone = false, updated = $4,
+			state = CASE WHEN c.hold AND d.key IS NOT NULL THEN 2 ELSE 3 END, error = nullif(c.error, '')
+			FROM ` + claims + `, $5::boolean[], $6::text[]) AS c(event, handler, gen, hold, error)` + fence + lane),
+		// The first unfinished delivery of each key, of each id of its handler,
+		// comes back if it was parked. It comes in a statement after the one that
+		// moved the key on: then it sees what was parked before that.
+		unblock: c.named(`WITH k AS (SELECT DISTINCT coalesce(o.ref, h.ref) AS ref, k.key
+				FROM unnest($1::integer[], $2::text[]) AS k(ref, key) JOIN {t:handlers} h ON h.ref = k.ref
+				LEFT JOIN {t:handlers} o ON o.grp = h.grp),
+			f AS MATERIALIZED (SELECT f.* FROM k CROSS JOIN LATERAL (SELECT d.event, d.handler, d.lane, d.due, d.state
+				FROM {t:deliveries} d WHERE d.handler = k.ref AND d.key = k.key AND d.key IS NOT NULL AND d.state < 3
+				ORDER BY d.handler, d.key, d.event LIMIT 1) f),
+			u AS (UPDATE {t:deliveries} d SET state = 0 FROM f
+				WHERE f.state = 1 AND d.event = f.event AND d.handler = f.handler AND d.state = 1)
+			SELECT handler, lane, due FROM f WHERE state < 2`),
+	}
+}
+
+func checkTokens(op string, leases []store.Lease) error {
+	for _, l := range leases {
+		if !l.Token.Valid() {
+			return store.NewError(op, store.ErrInvalidToken, "", lane.ErrToken)
+		}
+	}
+	return nil
+}
+
+// Settle ends claims in one transaction and one round trip; see [store.Settler].
+func (s *Store) Settle(
+	ctx context.Context, owner string, list []store.Settlement, now time.Time,
+) ([]bool, error) {
+	const op = "settle deliveries"
+	for i := range list {
+		if !list[i].Lease.Token.Valid() {
+			return nil, store.NewError(op, store.ErrInvalidToken, "", lane.ErrToken)
+		}
+		if list[i].Action < store.Complete || list[i].Action > store.Bury {
+			return nil, invalid(op, "a settlement has no action")
+		}
+	}
+	if err := ended(ctx, op); err != nil {
+		return nil, err
+	}
+	ok := make([]bool, len(list))
+	w := s.known(owner)
+	e := s.ending(w, list, now)
+	if e == nil {
+		return ok, nil
+	}
+	err := s.on(ctx, op, func(ctx context.Context, conn *pgxpool.Conn) error {
+		e.reset()
+		p := &pipeline{s: s}
+		p.begin()
+		e.add(p)
+		p.commit()
+		s.crash("before settling")
+		within, cancel := still(ctx)
+		defer cancel()
+		return p.settled(op, p.run(within, conn))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.crash("after settling")
+	e.conclude()
+	for i, index := range e.index {
+		ok[index] = e.applied[e.keys[i]]
+	}
+	return ok, nil
+}
+
+// ending ends claims of one owner.
+//
+// The fence has two parts. The worker knows the lease: as long as the owner's row
+// exists, only this instance ends its claims. And the delivery itself is pending
+// and has the token's generation, which each statement checks: whoever takes over
+// from an owner raises the generation of all that its claim records list.
+type ending struct {
+	s   *Store
+	w   *worker
+	now int64
+	// index has the places of the settlements in the call, keys their deliveries.
+	index []int
+	keys  []deliveryKey
+	list  []store.Settlement
+	runs  []*run
+	// moved has the keys of which something ended: the next one may start, or an
+	// earlier one that was requeued meanwhile.
+	moved   map[orderKey]struct{}
+	applied map[deliveryKey]bool
+	hints   []seenLane
+	// dropped are the claim records that are deleted with it.
+	dropped []int64
+}
+
+// ending returns nil when the worker holds none of the leases.
+func (s *Store) ending(w *worker, list []store.Settlement, now time.Time) *ending {
+	if w == nil {
+		return nil
+	}
+	e := &ending{s: s, w: w, now: now.UnixMilli(), moved: make(map[orderKey]struct{})}
+	seen := make(map[deliveryKey]struct{}, len(list))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range list {
+		r := w.holds(list[i].Lease)
+		d := keyOf(list[i].Lease)
+		if _, twice := seen[d]; twice || r == nil {
+			continue
+		}
+		seen[d] = struct{}{}
+		e.index, e.keys = append(e.index, i), append(e.keys, d)
+		e.list, e.runs = append(e.list, list[i]), append(e.runs, r)
+		if r.key != "" {
+			e.moved[orderKey{d.handler, r.key}] = struct{}{}
+		}
+	}
+	if len(e.keys) == 0 {
+		return nil
+	}
+	e.reset()
+	return e
+}
+
+func (e *ending) reset() { e.applied, e.hints = make(map[deliveryKey]bool, len(e.keys)), nil }
+
+// group is what one statement ends: the settlements with one action.
+type group struct {
+	events         []int64
+	handlers, gens []int32
+	dues           []int64
+	errors         []string
+	flags          []bool
+}
+
+func (e *ending) group(action store.Action) *group {
+	g := &group{}
+	for i := range e.list {
+		one := &e.list[i]
+		if one.Action != action {
+			continue
+		}
+		d := e.keys[i]
+		g.events, g.handlers = append(g.events, d.event), append(g.handlers, d.handler)
+		g.gens = append(g.gens, int32(one.Lease.Token.Claims)) //nolint:gosec // it was read from an integer
+		due := int64(keepDue)
+		if !one.DueAt.IsZero() {
+			due = one.DueAt.UnixMilli()
+		}
+		g.dues, g.errors = append(g.dues, due), append(g.errors, one.Error)
+		g.flags = append(g.flags, one.Hold && action == store.Bury || one.Alone && action == store.Release)
+	}
+	return g
+}
+
+// add adds a statement for each action that occurs, and what follows from them.
+func (e *ending) add(p *pipeline) {
+	sql := &e.s.sql.settleSQL
+	if g := e.group(store.Complete); len(g.events) > 0 {
+		text := sql.complete
+		if e.s.cfg.History {
+			text = sql.completeKeeping
+		}
+		p.add(text, e.ended(false), g.events, g.handlers, g.gens, e.now)
+	}
+	if g := e.group(store.Reschedule); len(g.events) > 0 {
+		p.add(sql.reschedule, e.ended(true), g.events, g.handlers, g.gens, e.now, g.dues, g.errors)
+	}
+	if g := e.group(store.Release); len(g.events) > 0 {
+		p.add(sql.release, e.ended(true), g.events, g.handlers, g.gens, e.now, g.dues, g.flags)
+	}
+	if g := e.group(store.Bury); len(g.events) > 0 {
+		p.add(sql.bury, e.ended(false), g.events, g.handlers, g.gens, e.now, g.flags, g.errors)
+	}
+	if len(e.moved) > 0 {
+		refs, keys := keysOf(e.moved)
+		p.add(sql.unblock, func(scan func(...any) error) (bool, error) {
+			var l seenLane
+			err := scan(&l.at.handler, &l.at.lane, &l.due)
+			e.hints = append(e.hints, l)
+			return true, err
+		}, refs, keys)
+	}
+	e.w.mu.Lock()
+	owner := e.w.owner
+	e.dropped = e.emptied()
+	e.w.mu.Unlock()
+	if len(e.dropped) > 0 {
+		p.add(e.s.sql.dropClaims, noRows, owner, e.dropped)
+	}
+}
+
+func keysOf(moved map[orderKey]struct{}) (refs []int32, keys []string) {
+	for k := range moved {
+		refs, keys = append(refs, k.handler), append(keys, k.key)
+	}
+	return refs, keys
+}
+
+// ended notes what a statement has ended; back says that it may be claimed again.
+func (e *ending) ended(back bool) scanRow {
+	return func(scan func(...any) error) (bool, error) {
+		var d deliveryKey
+		var l seenLane
+		if err := scan(&d.event, &d.handler, &l.at.lane, &l.due); err != nil {
+			return false, err
+		}
+		e.applied[d] = true
+		if back {
+			l.at.handler = d.handler
+			e.hints = append(e.hints, l)
+		}
+		return true, nil
+	}
+}
+
+// emptied returns the claim records of which nothing runs after this, and those of
+// before. The caller holds the worker's mutex.
+func (e *ending) emptied() []int64 {
+	ends := make(map[int64]int)
+	for _, r := range e.runs {
+		ends[r.claim]++
+	}
+	var list []int64
+	for claim, n := range ends {
+		if n == e.w.claims[claim] {
+			list = append(list, claim)
+		}
+	}
+	return append(list, e.w.emptied...)
+}
+
+// conclude notes what is committed. What was not applied is over in any case:
+// somebody else ended it, or an earlier call whose outcome was unknown.
+func (e *ending) conclude() {
+	e.w.mu.Lock()
+	for i, d := range e.keys {
+		e.w.remove(d, e.list[i].Lease.Token)
+	}
+	e.w.emptied = slices.DeleteFunc(e.w.emptied, func(claim int64) bool { return slices.Contains(e.dropped, claim) })
+	e.w.mu.Unlock()
+	for _, l := range e.hints {
+		e.s.hint(l.at, l.due)
+	}
+}
+
+// CompleteTx completes the delivery inside the transaction; see [store.Settler].
+func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l store.Lease, now time.Time) error {
+	const op = "complete in transaction"
+	if err := checkTokens(op, []store.Lease{l}); err != nil {
+		return err
+	}
+	if err := ended(ctx, op); err != nil {
+		return err
+	}
+	x, t, err := s.sessionOf(ctx, op, tx)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost := store.NewError(op, store.ErrLeaseLost, "", nil)
+	w := s.known(owner)
+	e := s.ending(w, []store.Settlement{{Lease: l, Action: store.Complete}}, now)
+	if e == nil {
+		return lost
+	}
+	if err := e.inside(ctx, x); err != nil {
+		if t.owner != nil {
+			t.broken = err
+		}
+		return translate(op, err)
+	}
+	if !e.applied[e.keys[0]] {
+		return lost
+	}
+	doubt := func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.maybe[e.keys[0]] = struct{}{}
+	}
+	if t.owner == nil {
+		doubt() // Nobody tells when the caller commits: the next claim looks.
+	}
+	x.onCommit(e.conclude)
+	t.doubts = append(t.doubts, doubt)
+	return nil
+}
+
+// inside ends the claims in a transaction whose end is not ours.
+func (e *ending) inside(ctx context.Context, x *session) error {
+	g := e.group(store.Complete)
+	text := e.s.sql.complete
+	if e.s.cfg.History {
+		text = e.s.sql.completeKeeping
+	}
+	if err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now); err != nil || len(e.moved) == 0 {
+		return err
+	}
+	refs, keys := keysOf(e.moved)
+	return x.rows(ctx, e.s.sql.unblock, func(scan func(...any) error) (bool, error) {
+		var l seenLane
+		err := scan(&l.at.handler, &l.at.lane, &l.due)
+		e.hints = append(e.hints, l)
+		return true, err
+	}, refs, keys)
+}

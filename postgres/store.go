@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/relaybus-go/relaybus/store"
+)
+
+// Kind is the kind of this store.
+const Kind = "postgres"
+
+// Store keeps events and deliveries in PostgreSQL. It is a [store.Store] and a
+// [store.Waker]. Make one with [New]; all methods may be called by many
+// goroutines at once.
+type Store struct {
+	cfg  Config
+	pool *pgxpool.Pool
+	// own has the connections for what the store does by itself: nobody else's
+	// transaction holds one of them, so that it never waits for a caller.
+	own *pgxpool.Pool
+	sql *statements
+	// key names what is remembered with a connection.
+	key string
+
+	handlers *directory
+	identity atomic.Pointer[string]
+	closed   atomic.Bool
+	// crash is called at named points; tests kill the process there.
+	crash func(point string)
+	meter meter
+
+	// published and joined wake up the sender of notifications.
+	published, joined chan struct{}
+
+	mu      sync.Mutex
+	workers map[string]*worker
+}
+
+// New returns a store on the pool. It does not connect. The pool stays the
+// caller's: transactions of the caller are opened there, and the store never
+// closes it. What the store does by itself (claiming, completing, listing) it does
+// on up to [Config].Connections connections of its own, which are made like those
+// of the pool: however many transactions hold the pool's connections, the bus goes
+// on, and code inside of a transaction may call it. Close the store after the bus
+// has stopped, and then the pool. Errors are [store.ErrConfiguration].
+func New(pool *pgxpool.Pool, c Config) (*Store, error) {
+	const op = "open store"
+	c = c.withDefaults()
+	err := c.validate()
+	if pool == nil {
+		err = errors.Join(err, errors.New("the pool is nil"))
+	}
+	if err != nil {
+		return nil, configurationError(op, err)
+	}
+	own := pool.Config()
+	own.MaxConns, own.MinConns, own.MinIdleConns = c.Connections, 0, 0
+	s := &Store{
+		cfg:       c,
+		pool:      pool,
+		sql:       newStatements(c),
+		key:       "relaybus " + quote(c.Schema) + quote(c.Prefix),
+		handlers:  newDirectory(),
+		crash:     func(string) {},
+		published: make(chan struct{}, 1),
+		joined:    make(chan struct{}, 1),
+		workers:   make(map[string]*worker),
+	}
+	if s.own, err = pgxpool.NewWithConfig(context.Background(), own); err != nil {
+		return nil, configurationError(op, err)
+	}
+	return s, nil
+}
+
+// Close closes the connections that the store made for itself, and waits for those
+// that are in use. Afterwards every call fails with [store.ErrClosed]. The caller's
+// pool stays open.
+func (s *Store) Close() {
+	s.closed.Store(true)
+	s.own.Close()
+}
+
+// Kind returns "postgres".
+func (*Store) Kind() string { return Kind }
+
+// Features declares whether completed deliveries are kept.
+func (s *Store) Features() store.Features {
+	return store.Features{NoHistory: !s.cfg.History}
+}
+
+// worker returns what the store knows of an owner, who claims now if not before.
+func (s *Store) worker(name string) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.workers[name]
+	if w == nil {
+		w = newWorker(name)
+		s.workers[name] = w
+	}
+	return w
+}
+
+// enterWorker waits for the turn of an owner, who may be forgotten meanwhile.
+func (s *Store) enterWorker(ctx context.Context, op, name string) (*worker, error) {
+	for {
+		w := s.worker(name)
+		if err := w.enter(ctx, op); err != nil {
+			return nil, err
+		}
+		if s.known(name) == w {
+			return w, nil
+		}
+		w.leave()
+	}
+}
+
+// drop forgets an owner who has ended. Its turn is the caller's.
+func (s *Store) drop(w *worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.workers[w.name] == w {
+		delete(s.workers, w.name)
+	}
+}
+
+// known returns what the store knows of an owner, or nil for one that never
+// claimed on this instance.
+func (s *Store) known(name string) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[name]
+}
+
+// hint tells every worker that a delivery may have become claimable.
+func (s *Store) hint(at slice, due int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		w.hint(at, due)
+	}
+}
+
+func instant(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
+
+// still is a context that does not end with its parent, for the steps after which
+// nobody would know what has happened.
+func still(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+}
+
+// patience bounds the steps that do not end with the caller's context.
+const patience = 15 * time.Second
