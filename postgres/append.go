@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"hash/fnv"
 	"slices"
@@ -147,6 +148,19 @@ type appending struct {
 
 // some appends what one statement takes.
 func (a *appending) some(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
+	for range attempts {
+		err := a.try(ctx, events, list, plan)
+		if !errors.Is(err, errPurged) {
+			return err
+		}
+	}
+	return store.NewError("append events", store.ErrConflict, "events are purged while they are appended again", nil)
+}
+
+// errPurged says that an event that was known is there no more.
+var errPurged = errors.New("a known event was purged")
+
+func (a *appending) try(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
 	if len(events) == 1 && !plan.twice[0] {
 		done, err := a.one(ctx, &events[0], &list[0], plan.refs[0])
 		if err != nil {
@@ -182,6 +196,7 @@ func (a *appending) one(ctx context.Context, e *store.NewEvent, result *store.Ap
 	}
 	*result = store.Appended{Inserted: true, Deliveries: len(refs)}
 	a.noteDeliveries(len(refs))
+	a.onCommit(func() { a.s.appends.Add(1) })
 	a.hintAll(refs, number, due)
 	return true, nil
 }
@@ -211,6 +226,7 @@ func (a *appending) many(ctx context.Context, events []store.NewEvent, list []st
 	if err != nil {
 		return err
 	}
+	a.onCommit(func() { a.s.appends.Add(int64(len(inserted))) })
 	var known []int
 	for i := range events {
 		id := events[i].ID
@@ -305,8 +321,16 @@ func (a *appending) extend(
 	}
 	for _, i := range known {
 		e := found[events[i].ID]
-		if e == nil {
+		if e == nil && len(events) == 1 {
 			return a.missing(ctx)
+		}
+		if e == nil {
+			one := plan.part(i, i+1)
+			one.twice = []bool{false}
+			if err := a.some(ctx, events[i:i+1], list[i:i+1], one); err != nil {
+				return err
+			}
+			continue
 		}
 		var refs []int32
 		for _, set := range plan.sets[i] {
@@ -371,7 +395,7 @@ func (a *appending) missing(ctx context.Context) error {
 	if id != a.identity {
 		return store.NewError("append events", store.ErrForeignTx, "", nil)
 	}
-	return store.NewError("append events", store.ErrConflict, "an event was purged while it was appended again", nil)
+	return errPurged
 }
 
 // fewKeys is up to how many keys of one append are locked each for itself: each

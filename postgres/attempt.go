@@ -18,7 +18,11 @@ import (
 var errStale = errors.New("what the claim goes by has changed")
 
 // rounds bounds how often one claim reads.
-const rounds = 12
+const rounds = 64
+
+// pageRows is how many rows one round reads of a handler beyond a few, so that
+// blocked ones are parked before too many of them were read.
+const pageRows = 512
 
 // attempt claims from where work is known: one transaction.
 func (c *claiming) attempt(ctx context.Context) error {
@@ -28,10 +32,10 @@ func (c *claiming) attempt(ctx context.Context) error {
 				return err
 			}
 		}
-		err := c.s.on(ctx, c.op, func(ctx context.Context, conn *pgxpool.Conn) error {
-			c.deliveries, c.more = nil, false
-			a := &attempting{claiming: c, conn: conn}
-			return a.run(ctx)
+		err := c.s.on(ctx, c.op, func(within context.Context, conn *pgxpool.Conn) error {
+			c.more = false
+			a := &attempting{claiming: c, conn: conn, ended: func() error { return ended(ctx, c.op) }}
+			return a.run(within)
 		})
 		if err == nil || !errors.Is(err, errStale) {
 			return err
@@ -47,6 +51,8 @@ func (c *claiming) attempt(ctx context.Context) error {
 type attempting struct {
 	*claiming
 	conn *pgxpool.Conn
+	// ended is whether the caller's context has.
+	ended func() error
 	// mark is the worker's clock when the reading began.
 	mark   uint64
 	picker *lane.Picker[int]
@@ -65,17 +71,17 @@ type attempting struct {
 	whole map[slice]struct{}
 	renew bool
 	until int64
+	// last is the last sequence that was given out when it began.
+	last int64
 }
 
 // reading is what a claim has read of a slice.
 type reading struct {
-	from  place
 	most  int64
-	n     int64 // rows that were read
+	n     int64 // rows that were read in this round
 	last  place
 	cut   bool // there may be more
 	order int  // its number in the statement
-	round int
 }
 
 func (a *attempting) run(ctx context.Context) error {
@@ -100,7 +106,7 @@ func (a *attempting) run(ctx context.Context) error {
 
 // begin opens the reading: what ends from now on may still be seen by it.
 func (a *attempting) begin() {
-	a.picker = lane.NewPicker(a.r.Limit, a.busy)
+	a.picker = lane.NewPicker(a.r.Limit-a.claiming.total, a.busy)
 	a.rows, a.next, a.got = make([][]candidate, len(a.wants)), make([]int, len(a.wants)), make([]int, len(a.wants))
 	a.waits = make([]int, len(a.wants))
 	a.read, a.took, a.whole = make(map[slice]*reading), make(map[slice]struct{}), make(map[slice]struct{})
@@ -132,11 +138,17 @@ func (a *attempting) full() bool {
 		return true
 	}
 	for i := range a.wants {
-		if !a.wants[i].held && a.got[i] < a.wants[i].limit {
+		if !a.wants[i].held && a.limit(i) > 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// limit is how many more of a handler are wanted.
+func (a *attempting) limit(i int) int {
+	wanted := &a.wants[i]
+	return wanted.limit - a.taken[wanted.id] - a.got[i]
 }
 
 // choice is what a round takes and reads.
@@ -155,7 +167,7 @@ func (a *attempting) choose(round int) choice {
 	defer a.w.mu.Unlock()
 	for i := range a.wants {
 		wanted := &a.wants[i]
-		room := min(wanted.limit-a.got[i], a.picker.Left())
+		room := min(a.limit(i), a.picker.Left())
 		if wanted.held || room <= 0 || a.waits[i] >= lane.ParkBatch {
 			continue
 		}
@@ -203,8 +215,8 @@ func (a *attempting) withSiblings(ch *choice, wanted *want, i int) {
 			if _, ok := a.w.owns[sibling]; !ok && !slices.Contains(ch.take, sibling) {
 				ch.take = append(ch.take, sibling)
 			}
-			if t := a.w.todo[sibling]; t != nil && t.holder != 0 && !slices.Contains(ch.holders, t.holder) {
-				ch.holders = append(ch.holders, t.holder)
+			if holder := a.w.foreign[sibling]; holder != 0 && !slices.Contains(ch.holders, holder) {
+				ch.holders = append(ch.holders, holder)
 			}
 		}
 	}
@@ -251,9 +263,21 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 		p.begin()
 		a.lock(p, me, ch.holders, &found)
 		p.add(a.s.sql.special, handlers.scan)
+		p.add(a.s.sql.sequence, func(scan func(...any) error) (bool, error) { return true, scan(&a.last) })
 	} else if len(ch.holders) > 0 {
-		// Locks are taken in the order of the owners, so not now.
-		ch = a.withoutForeign(ch)
+		// Locks are waited for in the order of the owners, so not any more.
+		var locked []int64
+		early := &pipeline{s: a.s}
+		early.add(a.s.sql.tryOwners, func(scan func(...any) error) (bool, error) {
+			var id int64
+			err := scan(&id)
+			locked = append(locked, id)
+			return true, err
+		}, ch.holders)
+		if err := early.run(ctx, a.conn); err != nil {
+			return err
+		}
+		ch.holders = locked
 	}
 	if len(ch.take) > 0 {
 		handlers, lanes := slicesOf(ch.take)
@@ -266,7 +290,7 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 	}
 	for i := range a.wants {
 		if list := ch.reads[i]; len(list) > 0 {
-			a.addRead(p, i, me, list, round)
+			a.addRead(p, i, me, list)
 		}
 	}
 	if err := p.run(ctx, a.conn); err != nil {
@@ -316,29 +340,6 @@ func (a *attempting) lock(p *pipeline, me int64, holders []int64, found *bool) {
 	}
 }
 
-func (a *attempting) withoutForeign(ch choice) choice {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	keep := func(at slice) bool {
-		t := a.w.todo[at]
-		return t == nil || t.holder == 0
-	}
-	left := choice{reads: make(map[int][]slice)}
-	for _, at := range ch.take {
-		if keep(at) {
-			left.take = append(left.take, at)
-		}
-	}
-	for i, list := range ch.reads {
-		for _, at := range list {
-			if keep(at) {
-				left.reads[i] = append(left.reads[i], at)
-			}
-		}
-	}
-	return left
-}
-
 // notTaken forgets a lane that somebody else has: the next look finds it again.
 func (a *attempting) notTaken(at slice) {
 	a.w.mu.Lock()
@@ -356,19 +357,22 @@ func slicesOf(list []slice) (handlers []int32, lanes []int16) {
 }
 
 // addRead adds the reading of the slices of one handler.
-func (a *attempting) addRead(p *pipeline, i int, me int64, list []slice, round int) {
+func (a *attempting) addRead(p *pipeline, i int, me int64, list []slice) {
 	wanted := &a.wants[i]
-	room := int64(min(wanted.limit-a.got[i], a.picker.Left()))
+	room := int64(min(a.limit(i), a.picker.Left(), pageRows))
 	handlers, lanes := slicesOf(list)
 	dues, events, most := make([]int64, len(list)), make([]int64, len(list)), make([]int64, len(list))
 	total := room + lane.ParkAt
 	a.w.mu.Lock()
 	for n, at := range list {
-		t := a.w.todo[at]
+		from := a.w.todo[at].place
+		if before := a.read[at]; before != nil {
+			from = before.last
+		}
 		held := int64(a.w.held[at])
-		r := &reading{from: t.place, most: room + held + lane.ScanSlack, last: t.place, order: n + 1, round: round}
+		r := &reading{most: room + held + lane.ScanSlack, last: from, order: n + 1}
 		a.read[at] = r
-		dues[n], events[n], most[n] = t.due, t.event, r.most
+		dues[n], events[n], most[n] = from.due, from.event, r.most
 		total += held
 	}
 	a.w.mu.Unlock()

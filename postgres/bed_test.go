@@ -71,6 +71,10 @@ func newStore(tb testing.TB, pool *pgxpool.Pool, c postgres.Config) *postgres.St
 	if err != nil {
 		tb.Fatalf("new store: %v", err)
 	}
-	tb.Cleanup(s.Close)
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
 	return s
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type claimSQL struct {
-	ownLease, shareOwner, expired, discover, running, take, owned, read, park, addClaim string
+	ownLease, shareOwner, tryOwners, sequence, expired, discover, foreign, running, take, owned, read, park, addClaim string
 }
 
 func newClaimSQL(c Config) claimSQL {
@@ -18,7 +18,12 @@ func newClaimSQL(c Config) claimSQL {
 		// Whoever wants to take something from the owner waits for the end of the
 		// claim.
 		shareOwner: c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR SHARE`),
-		expired:    c.named(`SELECT EXISTS (SELECT FROM {t:owners} WHERE lease <= $1 AND id <> $2)`),
+		tryOwners:  c.named(`SELECT id FROM {t:owners} WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED`),
+		// Sequences are given out before a commit, and by failed publishes, too: it
+		// only tells when nobody has published.
+		sequence: c.named(`SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {t:events_seq_seq}`),
+		foreign:  c.named(`SELECT handler, lane, owner FROM {t:lanes} WHERE handler = ANY($1::integer[]) AND owner <> $2`),
+		expired:  c.named(`SELECT EXISTS (SELECT FROM {t:owners} WHERE lease <= $1 AND id <> $2)`),
 		// The lanes of the handlers that have ready deliveries, with the first.
 		discover: c.named(`SELECT l.handler, l.lane, coalesce(l.owner, 0), d.due, d.event
 			FROM unnest($1::integer[]) AS r(ref)
@@ -93,7 +98,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.ClaimRes
 		return store.ClaimResult{}, err
 	}
 	defer w.leave()
-	c := &claiming{s: s, w: w, r: r, op: op, now: r.Now.UnixMilli(), lease: r.Lease.Milliseconds()}
+	c := &claiming{
+		s: s, w: w, r: r, op: op, now: r.Now.UnixMilli(), lease: r.Lease.Milliseconds(), taken: make(map[string]int),
+	}
 	if err := c.run(ctx); err != nil {
 		return store.ClaimResult{}, translate(op, err)
 	}
@@ -113,8 +120,13 @@ type claiming struct {
 	// that ours was no more.
 	expired, gone bool
 	deliveries    []store.Claimed
+	// total counts them, taken by handler.
+	total int
+	taken map[string]int
 	// more says that due work was left behind.
 	more bool
+	// behind says that somebody else may have published since the last look.
+	behind bool
 }
 
 // want is a handler that is asked for, with the numbers of all its ids.
@@ -135,14 +147,15 @@ func (c *claiming) run(ctx context.Context) error {
 		}
 	}
 	// Where work is known, the claim takes it at once. An empty answer is given
-	// only after a fresh look.
+	// only after a fresh look, and so is one that is not full when others may have
+	// published meanwhile.
 	if c.known() && !c.overdue() {
-		if err := c.attempt(ctx); err != nil || len(c.deliveries) > 0 {
+		if err := c.attempt(ctx); err != nil || len(c.deliveries) > 0 && !c.behind {
 			return err
 		}
 	}
 	if err := c.look(ctx); err != nil {
-		return err
+		return c.orWhatWeHave(err)
 	}
 	if c.expired {
 		if err := c.reap(ctx); err != nil {
@@ -153,9 +166,18 @@ func (c *claiming) run(ctx context.Context) error {
 		}
 	}
 	if c.known() || c.mustRenew() {
-		return c.attempt(ctx)
+		return c.orWhatWeHave(c.attempt(ctx))
 	}
 	return nil
+}
+
+// orWhatWeHave drops an error of a step that follows on a claim that is committed:
+// what that took has to be handed out.
+func (c *claiming) orWhatWeHave(err error) error {
+	if len(c.deliveries) > 0 {
+		return nil
+	}
+	return err
 }
 
 func (w *worker) inDoubt() bool {

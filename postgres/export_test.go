@@ -9,8 +9,8 @@ import (
 // crashPoints are the names that Arm takes.
 var crashPoints = map[string][]string{ //nolint:gochecknoglobals // a table
 	"setup":    {"migrating"},
-	"publish":  {"before commit", "after commit"},
-	"work":     {"before recording a claim", "after recording a claim", "before settling", "after settling"},
+	"publish":  {"committing", "committed"},
+	"work":     {"recording a claim", "recorded a claim", "settling", "settled"},
 	"takeover": {"reaped owners"},
 }
 

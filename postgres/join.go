@@ -109,7 +109,7 @@ func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, 
 	}
 	var has bool
 	var id string
-	_, err := x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta())
+	_, err := x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta()...)
 	if err == nil && has {
 		_, err = x.row(ctx, s.sql.identify, []any{&id})
 	}

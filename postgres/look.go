@@ -83,7 +83,9 @@ func (s *Store) on(ctx context.Context, op string, fn func(ctx context.Context, 
 		if err != nil {
 			return err
 		}
-		err = fn(ctx, conn)
+		within, cancel := lasting(ctx)
+		defer cancel()
+		err = fn(within, conn)
 		if err != nil {
 			rollback(ctx, conn)
 		}
@@ -121,9 +123,14 @@ type seenLane struct {
 func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	me := c.w.id()
 	var refs []int32
+	several := false
 	for i := range c.wants {
 		refs = append(refs, c.wants[i].refs...)
+		several = several || len(c.wants[i].refs) > 1
 	}
+	foreign := make(map[slice]int64)
+	appends := c.s.appends.Load()
+	var last int64
 	c.w.mu.Lock()
 	c.w.clock++
 	mark := c.w.clock
@@ -135,6 +142,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	err = c.s.on(ctx, c.op, func(ctx context.Context, conn *pgxpool.Conn) error {
 		lanes, expired, found = lanes[:0], false, false
 		clear(busy)
+		clear(foreign)
 		handlers = newSpecial()
 		p := &pipeline{s: c.s}
 		p.begin()
@@ -144,6 +152,15 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 		}, me)
 		p.add(c.s.sql.expired, func(scan func(...any) error) (bool, error) { return true, scan(&expired) }, c.now, me)
 		p.add(c.s.sql.special, handlers.scan)
+		p.add(c.s.sql.sequence, func(scan func(...any) error) (bool, error) { return true, scan(&last) })
+		if several {
+			p.add(c.s.sql.foreign, func(scan func(...any) error) (bool, error) {
+				var l seenLane
+				err := scan(&l.at.handler, &l.at.lane, &l.holder)
+				foreign[l.at] = l.holder
+				return true, err
+			}, refs, me)
+		}
 		p.add(c.s.sql.discover, func(scan func(...any) error) (bool, error) {
 			var l seenLane
 			err := scan(&l.at.handler, &l.at.lane, &l.holder, &l.due, &l.event)
@@ -175,6 +192,8 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.seen, c.w.looked, c.w.claimed = true, c.now, 0
+	c.w.sequence, c.w.appends = last, appends
+	c.w.foreign = foreign
 	c.w.see(refs, lanes, busy, mark)
 	return again, nil
 }

@@ -89,12 +89,14 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 		}
 		var failed error
 		defer func() { s.release(conn, failed) }()
-		if failed = s.begin(ctx, conn); failed != nil {
+		within, cancel := lasting(ctx)
+		defer cancel()
+		if failed = s.begin(within, conn); failed != nil {
 			return translate(op, failed)
 		}
 		x := &session{querier: native{conn}, s: s, private: true}
-		if failed = x.current(ctx); failed == nil {
-			failed = fn(ctx, x)
+		if failed = x.current(within); failed == nil {
+			failed = fn(within, x)
 		}
 		if failed == nil {
 			failed = ended(ctx, op)
@@ -103,7 +105,7 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 			rollback(ctx, conn)
 			return translate(op, failed)
 		}
-		if failed = commit(ctx, op, conn); failed != nil {
+		if failed = commit(within, op, conn); failed != nil {
 			return failed
 		}
 		for _, f := range x.committed {
@@ -129,8 +131,6 @@ func (s *Store) send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) erro
 }
 
 func commit(ctx context.Context, op string, conn *pgxpool.Conn) error {
-	ctx, cancel := still(ctx)
-	defer cancel()
 	tag, err := conn.Exec(ctx, "commit")
 	switch {
 	case err == nil && tag.String() == "COMMIT":
@@ -150,7 +150,7 @@ func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		return
 	}
-	ctx, cancel := still(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "rollback") // See above.
 }

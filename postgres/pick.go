@@ -65,7 +65,7 @@ func (a *attempting) pick() {
 		open := make([]int, len(a.wants))
 		some := false
 		for i := range a.wants {
-			open[i] = max(min(a.wants[i].limit-a.got[i], len(a.rows[i])-a.next[i]), 0)
+			open[i] = max(min(a.limit(i), len(a.rows[i])-a.next[i]), 0)
 			some = some || open[i] > 0
 		}
 		if !some {
@@ -142,21 +142,19 @@ func (a *attempting) record(ctx context.Context) error {
 	if len(emptied) > 0 {
 		p.add(a.s.sql.dropClaims, noRows, me, emptied)
 	}
-	a.s.crash("before recording a claim")
+	a.s.crash("recording a claim")
 	p.commit()
 	// Once it is sent, nobody but the server can stop it.
-	if err := ended(ctx, a.op); err != nil {
+	if err := a.ended(); err != nil {
 		return err
 	}
-	within, cancel := still(ctx)
-	defer cancel()
-	if err := p.settled(a.op, p.run(within, a.conn)); err != nil {
+	if err := p.settled(a.op, p.run(ctx, a.conn)); err != nil {
 		a.w.mu.Lock()
 		a.w.doubt = a.w.doubt || errors.Is(err, store.ErrOutcomeUnknown)
 		a.w.mu.Unlock()
 		return err
 	}
-	a.s.crash("after recording a claim")
+	a.s.crash("recorded a claim")
 	a.handOut(number, len(emptied))
 	return nil
 }
@@ -182,6 +180,7 @@ func (a *attempting) handOut(number int64, emptied int) {
 		a.w.owns[at] = struct{}{}
 	}
 	a.w.turns++
+	a.claiming.total += len(a.picks)
 	for i := range a.picks {
 		d := &a.picks[i]
 		lease := store.Lease{
@@ -192,13 +191,16 @@ func (a *attempting) handOut(number int64, emptied int) {
 		}
 		a.w.add(deliveryKey{d.event, d.ref}, &run{lease: lease, key: d.key, claim: number})
 		a.w.served[a.wants[d.want].id] = a.w.turns
+		a.taken[a.wants[d.want].id]++
 		a.w.owns[d.slice()] = struct{}{}
 		a.deliveries = append(a.deliveries, store.Claimed{
 			Event: d.of, Lease: lease, Attempt: d.attempts + 1, Lost: d.lost, Alone: d.alone, Followers: d.followers,
 			DueAt: instant(d.due),
 		})
 	}
+	clear(a.got) // They are among what was taken now.
 	a.advance()
+	a.behind = !a.full() && a.last-a.w.sequence != a.s.appends.Load()-a.w.appends
 }
 
 // advance notes from where the next claim reads each slice.
@@ -220,7 +222,7 @@ func (a *attempting) advance() {
 		a.w.move(at, r.last, r.cut, a.mark)
 	}
 	for i := range a.wants {
-		if a.more || a.wants[i].held || (a.got[i] < a.wants[i].limit && a.picker.Left() > 0) {
+		if a.more || a.wants[i].held || (a.limit(i) > 0 && a.picker.Left() > 0) {
 			continue
 		}
 		// A limit was reached, and there are lanes that were not read.

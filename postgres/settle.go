@@ -97,21 +97,23 @@ func (s *Store) Settle(
 	if e == nil {
 		return ok, nil
 	}
-	err := s.on(ctx, op, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.on(ctx, op, func(within context.Context, conn *pgxpool.Conn) error {
 		e.reset()
 		p := &pipeline{s: s}
 		p.begin()
 		e.add(p)
 		p.commit()
-		s.crash("before settling")
-		within, cancel := still(ctx)
-		defer cancel()
+		s.crash("settling")
+		// Once it is sent, nobody but the server can stop it.
+		if err := ended(ctx, op); err != nil {
+			return err
+		}
 		return p.settled(op, p.run(within, conn))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.crash("after settling")
+	s.crash("settled")
 	e.conclude()
 	for i, index := range e.index {
 		ok[index] = e.applied[e.keys[i]]

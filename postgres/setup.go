@@ -24,7 +24,10 @@ type metaSQL struct {
 
 func newMetaSQL(c Config) metaSQL {
 	return metaSQL{
-		hasMeta: `SELECT to_regclass($1) IS NOT NULL`,
+		// Not by to_regclass, which may not see what was committed while the
+		// transaction waited.
+		hasMeta: `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = $1 AND c.relname = $2)`,
 		version: c.named(`SELECT version, oldest FROM {t:meta}`),
 		// It fails when the schema is not one that this library can work with.
 		fits:         c.named(`SELECT 1 / (` + fitting + `)::integer FROM {t:meta}`),
@@ -37,8 +40,8 @@ func newMetaSQL(c Config) metaSQL {
 	}
 }
 
-// meta is the name of the meta table as to_regclass takes it.
-func (c Config) meta() string { return c.named("{t:meta}") }
+// meta is the schema and the name of the meta table.
+func (c Config) meta() []any { return []any{c.Schema, c.Prefix + "meta"} }
 
 // DDL returns the statements with which Setup would set up an empty database,
 // for an administrator who runs them instead. They are to be run in one
@@ -110,7 +113,7 @@ type versions struct{ version, oldest int }
 
 func (x *session) schemaVersion(ctx context.Context) (v versions, err error) {
 	var has bool
-	if _, err := x.row(ctx, x.s.sql.hasMeta, []any{&has}, x.s.cfg.meta()); err != nil || !has {
+	if _, err := x.row(ctx, x.s.sql.hasMeta, []any{&has}, x.s.cfg.meta()...); err != nil || !has {
 		return v, err
 	}
 	_, err = x.row(ctx, x.s.sql.version, []any{&v.version, &v.oldest})
@@ -247,7 +250,7 @@ func (s *Store) learnIdentity(ctx context.Context, op string) error {
 		x := &session{querier: native{conn}, s: s}
 		var id string
 		var found, has bool
-		if _, err = x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta()); err == nil && has {
+		if _, err = x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta()...); err == nil && has {
 			found, err = x.row(ctx, s.sql.identify, []any{&id})
 		}
 		s.release(conn, err)

@@ -31,6 +31,8 @@ type Store struct {
 	handlers *directory
 	identity atomic.Pointer[string]
 	closed   atomic.Bool
+	// appends counts the events that this instance has appended.
+	appends atomic.Int64
 	// crash is called at named points; tests kill the process there.
 	crash func(point string)
 	meter meter
@@ -80,10 +82,11 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 
 // Close closes the connections that the store made for itself, and waits for those
 // that are in use. Afterwards every call fails with [store.ErrClosed]. The caller's
-// pool stays open.
-func (s *Store) Close() {
+// pool stays open. The error is nil.
+func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.own.Close()
+	return nil
 }
 
 // Kind returns "postgres".
@@ -148,11 +151,30 @@ func (s *Store) hint(at slice, due int64) {
 
 func instant(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
-// still is a context that does not end with its parent, for the steps after which
-// nobody would know what has happened.
-func still(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+// lasting is a context for the steps of a transaction of the store's own. One that
+// is interrupted costs the connection, and leaves its locks until the server
+// notices: so a step goes on for a while after the caller's context has ended, and
+// that is looked at between the steps.
+func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
-// patience bounds the steps that do not end with the caller's context.
-const patience = 15 * time.Second
+const (
+	// patience bounds a step whatever the caller's context says.
+	patience = 15 * time.Second
+	// grace is how much longer than the caller's context a step may take.
+	grace = time.Second
+)

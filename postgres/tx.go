@@ -211,7 +211,7 @@ func (t *transaction) end(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.done {
-		ctx, cancel := still(ctx)
+		ctx, cancel := lasting(ctx)
 		defer cancel()
 		switch {
 		case t.native != nil:
@@ -265,7 +265,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.done = true
 		return nil
 	}
-	t.owner.crash("before commit")
+	t.owner.crash("committing")
 	err := t.commitDriver(ctx)
 	switch {
 	case err == nil:
@@ -286,7 +286,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		}
 		return uncertain(t.op, err)
 	}
-	t.owner.crash("after commit")
+	t.owner.crash("committed")
 	for _, f := range t.own.committed {
 		f()
 	}
@@ -300,7 +300,7 @@ func (t *transaction) commitDriver(ctx context.Context) error {
 	if t.standard != nil {
 		return t.standard.Commit()
 	}
-	ctx, cancel := still(ctx)
+	ctx, cancel := lasting(ctx)
 	defer cancel()
 	return t.native.Commit(ctx)
 }

@@ -86,6 +86,10 @@ type worker struct {
 	looked  int64
 	claimed int
 	seen    bool // they were looked for at all
+	// sequence was the last one then, and appends how many events this instance
+	// had appended. foreign has who holds the lanes of handlers with several ids.
+	sequence, appends int64
+	foreign           map[slice]int64
 	// groups has the handlers of which there are several ids, and paused those
 	// that were paused when a claim last looked.
 	groups map[int32]int32
