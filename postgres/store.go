@@ -37,8 +37,11 @@ type Store struct {
 	crash func(point string)
 	meter meter
 
-	// published and joined wake up the sender of notifications.
-	published, joined chan struct{}
+	notifier *notifier
+	// instance tells this store's notifications from others'.
+	instance string
+	// warned says that notifications were found not to arrive.
+	warned atomic.Bool
 
 	mu      sync.Mutex
 	workers map[string]*worker
@@ -64,15 +67,17 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	own := pool.Config()
 	own.MaxConns, own.MinConns, own.MinIdleConns = c.Connections, 0, 0
 	s := &Store{
-		cfg:       c,
-		pool:      pool,
-		sql:       newStatements(c),
-		key:       "relaybus " + quote(c.Schema) + quote(c.Prefix),
-		handlers:  newDirectory(),
-		crash:     func(string) {},
-		published: make(chan struct{}, 1),
-		joined:    make(chan struct{}, 1),
-		workers:   make(map[string]*worker),
+		cfg:      c,
+		pool:     pool,
+		sql:      newStatements(c),
+		key:      "relaybus " + quote(c.Schema) + quote(c.Prefix),
+		handlers: newDirectory(),
+		crash:    func(string) {},
+		workers:  make(map[string]*worker),
+	}
+	s.notifier = newNotifier(s)
+	if s.instance, err = newIdentity(); err != nil {
+		return nil, err
 	}
 	if s.own, err = pgxpool.NewWithConfig(context.Background(), own); err != nil {
 		return nil, configurationError(op, err)
@@ -85,6 +90,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 // pool stays open. The error is nil.
 func (s *Store) Close() error {
 	s.closed.Store(true)
+	s.notifier.stop()
 	s.own.Close()
 	return nil
 }

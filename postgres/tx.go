@@ -291,7 +291,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		f()
 	}
 	if t.adds {
-		wake(t.owner.published)
+		t.owner.notifier.tell(t.owner.notifier.published)
 	}
 	return nil
 }
@@ -308,16 +308,8 @@ func (t *transaction) commitDriver(ctx context.Context) error {
 // appended notes that the transaction has added deliveries of the store.
 func (t *transaction) appended(s *Store) {
 	if t.owner == nil {
-		wake(s.joined) // Nobody tells when the caller commits.
+		s.notifier.tell(s.notifier.joined) // Nobody tells when the caller commits.
 		return
 	}
 	t.adds = true
-}
-
-// wake makes whoever waits on the channel look.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
