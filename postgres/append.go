@@ -452,6 +452,8 @@ func bucketOf(number int32) int32 { return int32(uint32(number) >> 24) } //nolin
 func (s *Store) bucketClass() int32 { return classOf(s.key + " bucket") }
 func (s *Store) keyClass() int32    { return classOf(s.key + " key") }
 
+func (s *Store) moveClass() int32 { return classOf(s.key + " move") }
+
 func classOf(text string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(text)) // It returns no error.

@@ -12,6 +12,10 @@ type claimSQL struct {
 	ownLease, shareOwner, tryOwners, sequence, expired, discover, foreign, running, take, owned, read, park, addClaim string
 }
 
+// stillRuns is whether what a claim record lists has not ended.
+const stillRuns = `EXISTS (SELECT FROM {t:deliveries} d WHERE d.event = c.event AND d.handler = c.handler AND d.gen = c.gen
+	AND d.state + 0 = 0 LIMIT 1)`
+
 func newClaimSQL(c Config) claimSQL {
 	return claimSQL{
 		ownLease: c.named(`SELECT lease FROM {t:owners} WHERE id = $1`),
@@ -31,14 +35,17 @@ func newClaimSQL(c Config) claimSQL {
 			CROSS JOIN LATERAL (SELECT due, event FROM {t:deliveries}
 				WHERE handler = l.handler AND lane = l.lane AND state = 0 ORDER BY due, event LIMIT 1) d`),
 		running: c.named(`SELECT DISTINCT c.handler, c.lane FROM {t:claims} k
-			CROSS JOIN LATERAL unnest(k.handlers, k.lanes) AS c(handler, lane) WHERE k.owner <> $1 AND c.handler = ANY($2::integer[])`),
+			CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens, k.lanes) AS c(event, handler, gen, lane)
+			WHERE k.owner <> $1 AND c.handler = ANY($2::integer[]) AND ` + stillRuns),
 		// Free lanes, and those of other owners, whose rows are locked, in which
 		// nothing of them runs.
 		take: c.named(`WITH t AS MATERIALIZED (SELECT l.handler, l.lane FROM {t:lanes} l
-				WHERE (l.handler, l.lane) IN (SELECT * FROM unnest($2::integer[], $3::smallint[]))
+				WHERE l.handler = ANY($2::integer[])
+					AND CASE WHEN true THEN (l.handler, l.lane) IN (SELECT * FROM unnest($2::integer[], $3::smallint[])) END
 					AND l.owner IS DISTINCT FROM $1 AND (l.owner IS NULL OR (l.owner = ANY($4::bigint[])
-					AND NOT EXISTS (SELECT FROM {t:claims} k CROSS JOIN LATERAL unnest(k.handlers, k.lanes) AS c(handler, lane)
-						WHERE k.owner = l.owner AND c.handler = l.handler AND c.lane = l.lane)))
+					AND NOT EXISTS (SELECT FROM {t:claims} k
+						CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens, k.lanes) AS c(event, handler, gen, lane)
+						WHERE k.owner = l.owner AND c.handler = l.handler AND c.lane = l.lane AND ` + stillRuns + `)))
 				ORDER BY l.handler, l.lane FOR UPDATE SKIP LOCKED)
 			UPDATE {t:lanes} l SET owner = $1, epoch = epoch + 1 FROM t WHERE l.handler = t.handler AND l.lane = t.lane
 			RETURNING l.handler, l.lane`),
@@ -46,8 +53,9 @@ func newClaimSQL(c Config) claimSQL {
 		// The ready deliveries of slices of ours, each from a place on, with their
 		// events; of keyed ones the first unfinished of the key, and a later one.
 		read: c.named(`SELECT d.n, d.event, d.handler, d.lane, d.due, d.gen, d.attempts, d.lost, d.alone, coalesce(d.key, ''), d.epoch,
-				h.handler, h.event, CASE WHEN d.key IS NULL THEN false ELSE EXISTS (SELECT FROM {t:deliveries} f
-					WHERE f.handler = d.handler AND f.key = d.key AND f.key IS NOT NULL AND f.state < 3 AND f.event > d.event) END,
+				h.handler, h.event, CASE WHEN d.key IS NULL OR h.event <> d.event THEN false ELSE EXISTS (SELECT FROM {t:deliveries} f
+					WHERE f.handler = d.handler AND f.key >= d.key AND f.key <= d.key AND f.key IS NOT NULL AND f.state < 3
+						AND f.event > d.event ORDER BY f.key, f.event LIMIT 1) END,
 				e.id, e.type, e.source, e.created, coalesce(e.correlation, ''), coalesce(e.causation, ''), e.headers, e.payload
 			FROM (SELECT w.n, l.epoch, d.* FROM unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[])
 					WITH ORDINALITY AS w(handler, lane, due, event, most, n)
@@ -60,18 +68,19 @@ func newClaimSQL(c Config) claimSQL {
 			CROSS JOIN LATERAL (SELECT * FROM {t:events} e WHERE e.seq = d.event LIMIT 1) e
 			LEFT JOIN LATERAL (SELECT h.handler, h.event FROM unnest($9::integer[]) AS g(ref)
 				CROSS JOIN LATERAL (SELECT o.handler, o.event FROM {t:deliveries} o
-					WHERE o.handler = g.ref AND o.key = d.key AND o.key IS NOT NULL AND o.state < 3
-					ORDER BY o.handler, o.key, o.event LIMIT 1) h
+					WHERE o.handler = g.ref AND o.key >= d.key AND o.key <= d.key AND o.key IS NOT NULL AND o.state < 3
+					ORDER BY o.key, o.event LIMIT 1) h
 				WHERE d.key IS NOT NULL ORDER BY h.event LIMIT 1) h ON true`),
 		// A delivery is parked only while what blocks it can't move on: that is
 		// locked, and a transaction that ends it finds the parked one afterwards.
 		park: c.named(`WITH h AS MATERIALIZED (SELECT d.event, d.handler FROM {t:deliveries} d
-				WHERE (d.event, d.handler) IN (SELECT * FROM unnest($3::bigint[], $4::integer[])) AND d.state < 3
+				WHERE d.event = ANY($3::bigint[]) AND CASE WHEN d.state < 3 THEN (d.event, d.handler) IN
+					(SELECT * FROM unnest($3::bigint[], $4::integer[])) ELSE false END
 				ORDER BY d.event, d.handler FOR SHARE SKIP LOCKED)
-			UPDATE {t:deliveries} d SET state = 1
-			FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::integer[]) AS c(event, handler, head, of)
-			JOIN h ON h.event = c.head AND h.handler = c.of
-			WHERE d.event = c.event AND d.handler = c.handler AND d.state = 0`),
+			UPDATE {t:deliveries} d SET state = 1 WHERE d.event = ANY($1::bigint[])
+				AND CASE WHEN d.state = 0 THEN (d.event, d.handler) IN (SELECT c.event, c.handler
+					FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::integer[]) AS c(event, handler, head, of)
+					WHERE (c.head, c.of) IN (SELECT event, handler FROM h)) ELSE false END`),
 		addClaim: c.named(`INSERT INTO {t:claims} (owner, n, events, handlers, gens, lanes) VALUES ($1, $2, $3, $4, $5, $6)`),
 	}
 }

@@ -15,9 +15,9 @@ type operateSQL struct {
 
 func newOperateSQL(c Config) operateSQL {
 	const columns = `SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM `
-	const listed = ` FROM unnest($1::bigint[], $2::integer[]) AS c(event, handler) WHERE d.event = c.event AND d.handler = c.handler`
-	const gone = `WITH d AS (DELETE FROM {t:deliveries} d USING unnest($1::bigint[], $2::integer[]) AS c(event, handler)
-		WHERE d.event = c.event AND d.handler = c.handler RETURNING d.*), done AS (INSERT INTO {t:completions} (at, events)
+	const listed = ` WHERE d.event = ANY($1::bigint[])
+		AND CASE WHEN true THEN (d.event, d.handler) IN (SELECT * FROM unnest($1::bigint[], $2::integer[])) END`
+	const gone = `WITH d AS (DELETE FROM {t:deliveries} d` + listed + ` RETURNING d.*), done AS (INSERT INTO {t:completions} (at, events)
 		SELECT $3::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
 	return operateSQL{
 		findDelivery: c.named(columns + `{t:events} e, {t:handlers} h, {t:deliveries} d
@@ -30,11 +30,11 @@ func newOperateSQL(c Config) operateSQL {
 		claimsOfMany: c.named(`SELECT c.event, c.handler, c.gen FROM {t:claims} k
 			CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens) AS c(event, handler, gen) WHERE k.owner = ANY($1::bigint[])`),
 		requeue: c.named(`UPDATE {t:deliveries} d SET state = 0, due = $3, attempts = 0, lost = 0, alone = false, updated = $3` + listed + `
-			AND d.state IN (2, 3) RETURNING d.handler, d.lane, d.due`),
+			AND CASE WHEN true THEN d.state >= 2 END RETURNING d.handler, d.lane, d.due`),
 		buryPending: c.named(`UPDATE {t:deliveries} SET state = 3, error = nullif($3::text, ''), updated = $4
-			WHERE event = $1 AND handler = $2 AND state < 2`),
-		moveDue:         c.named(`UPDATE {t:deliveries} SET due = $3, updated = $4 WHERE event = $1 AND handler = $2 AND state < 2`),
-		skip:            c.named(`UPDATE {t:deliveries} SET state = 3, updated = $3 WHERE event = $1 AND handler = $2 AND state = 2`),
+			WHERE event = $1 AND handler = $2 AND state + 0 < 2`),
+		moveDue:         c.named(`UPDATE {t:deliveries} SET due = $3, updated = $4 WHERE event = $1 AND handler = $2 AND state + 0 < 2`),
+		skip:            c.named(`UPDATE {t:deliveries} SET state = 3, updated = $3 WHERE event = $1 AND handler = $2 AND state + 0 = 2`),
 		eventDeliveries: c.named(columns + `{t:deliveries} d WHERE d.event = $1 ORDER BY d.handler`),
 		remove:          c.named(gone + ` SELECT count(*) FROM d`),
 		removeKeeping: c.named(gone + `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
@@ -148,6 +148,17 @@ func (x *session) numbers(ctx context.Context, text string, args ...any) (list [
 	return list, err
 }
 
+// lockMoves keeps everybody else from ending deliveries with a key, of all ids of
+// the handlers, until the end of the transaction.
+func (x *session) lockMoves(ctx context.Context, refs ...int32) error {
+	all, err := x.members(ctx, refs)
+	if err != nil {
+		return err
+	}
+	_, err = x.numbers(ctx, x.s.sql.lockMoves, x.s.moveClass(), all)
+	return err
+}
+
 // Requeue makes dead deliveries due again; see [store.Operator].
 func (s *Store) Requeue(ctx context.Context, ids []store.DeliveryID, now time.Time) error {
 	const op = "requeue deliveries"
@@ -239,6 +250,9 @@ func (s *Store) pending(
 		if err != nil {
 			return err
 		}
+		if err := x.lockMoves(ctx, d.handler); err != nil {
+			return err
+		}
 		runs, err := x.freeze(ctx, []slice{d.slice()})
 		if err != nil {
 			return err
@@ -282,6 +296,9 @@ func (s *Store) Skip(ctx context.Context, id store.DeliveryID, now time.Time) er
 	return s.write(ctx, op, func(ctx context.Context, x *session) error {
 		d, err := x.find(ctx, op, id)
 		if err != nil {
+			return err
+		}
+		if err := x.lockMoves(ctx, d.handler); err != nil {
 			return err
 		}
 		n, err := x.exec(ctx, s.sql.skip, d.event, d.handler, now.UnixMilli())
@@ -345,6 +362,10 @@ func (s *Store) CancelEvent(ctx context.Context, eventID string, now time.Time) 
 		for i := range list {
 			at[i] = list[i].slice()
 		}
+		_, refs := numbersOf(list)
+		if err := x.lockMoves(ctx, refs...); err != nil {
+			return err
+		}
 		runs, err := x.freeze(ctx, at)
 		if err != nil {
 			return err
@@ -382,6 +403,9 @@ func (s *Store) DropPending(ctx context.Context, handler string, limit int, now 
 		all := make([]slice, 256)
 		for i := range all {
 			all[i] = slice{ref, uint8(i)} //nolint:gosec // below 256
+		}
+		if err := x.lockMoves(ctx, ref); err != nil {
+			return err
 		}
 		runs, err := x.freeze(ctx, all)
 		if err != nil {

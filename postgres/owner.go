@@ -16,10 +16,8 @@ type ownerSQL struct {
 }
 
 func newOwnerSQL(c Config) ownerSQL {
-	const listed = ` FROM (SELECT unnest(events) AS event, unnest(handlers) AS handler, unnest(gens) AS gen
-		FROM {t:claims} WHERE owner = ANY($1::bigint[])) c
-		WHERE d.event = c.event AND d.handler = c.handler AND d.gen = c.gen AND d.state = 0
-		RETURNING d.handler, d.lane, d.due`
+	const listed = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
+		(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END RETURNING d.handler, d.lane, d.due`
 	return ownerSQL{
 		addOwner:     c.named(`INSERT INTO {t:owners} (id, name, lease) VALUES ($1, $2, $3)`),
 		lockOwner:    c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR UPDATE`),
@@ -28,14 +26,15 @@ func newOwnerSQL(c Config) ownerSQL {
 		lockOwners:   c.named(`SELECT id FROM {t:owners} WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE`),
 		allOwners:    c.named(`SELECT id FROM {t:owners}`),
 		dropOwners:   c.named(`DELETE FROM {t:owners} WHERE id = ANY($1::bigint[])`),
-		charge:       c.named(`UPDATE {t:deliveries} d SET attempts = attempts + 1, lost = lost + 1, gen = d.gen + 1, updated = $2` + listed),
-		giveBack:     c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, updated = $2` + listed),
+		charge:       c.named(`UPDATE {t:deliveries} d SET attempts = attempts + 1, lost = lost + 1, gen = gen + 1, updated = $4` + listed),
+		giveBack:     c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, updated = $4` + listed),
 		dropClaimsOf: c.named(`DELETE FROM {t:claims} WHERE owner = ANY($1::bigint[])`),
 		dropClaims:   c.named(`DELETE FROM {t:claims} WHERE owner = $1 AND n = ANY($2::bigint[])`),
 		freeLanes:    c.named(`UPDATE {t:lanes} SET owner = NULL, epoch = epoch + 1 WHERE owner = ANY($1::bigint[])`),
 		claimsOf:     c.named(`SELECT n, events, handlers, gens FROM {t:claims} WHERE owner = $1`),
 		generations: c.named(`SELECT d.event, d.handler, d.gen FROM unnest($1::bigint[], $2::integer[]) AS w(event, handler)
-			JOIN {t:deliveries} d ON d.event = w.event AND d.handler = w.handler WHERE d.state = 0`),
+			CROSS JOIN LATERAL (SELECT * FROM {t:deliveries} d WHERE d.event = w.event AND d.handler = w.handler LIMIT 1) d
+			WHERE d.state = 0`),
 	}
 }
 
@@ -64,7 +63,19 @@ func (c *claiming) reap(ctx context.Context) error {
 // dismiss ends owners, whose rows are locked. The statement says what becomes of
 // what they run.
 func (x *session) dismiss(ctx context.Context, owners []int64, each string, now int64) error {
-	err := x.rows(ctx, each, func(scan func(...any) error) (bool, error) {
+	var events []int64
+	var handlers, gens []int32
+	err := x.rows(ctx, x.s.sql.claimsOfMany, func(scan func(...any) error) (bool, error) {
+		var d deliveryKey
+		var gen int32
+		err := scan(&d.event, &d.handler, &gen)
+		events, handlers, gens = append(events, d.event), append(handlers, d.handler), append(gens, gen)
+		return true, err
+	}, owners)
+	if err != nil {
+		return err
+	}
+	err = x.rows(ctx, each, func(scan func(...any) error) (bool, error) {
 		var at slice
 		var number int16
 		var due int64
@@ -72,7 +83,7 @@ func (x *session) dismiss(ctx context.Context, owners []int64, each string, now 
 		at.lane = uint8(number) //nolint:gosec // a lane is below 256
 		x.onCommit(func() { x.s.hint(at, due) })
 		return true, err
-	}, owners, now)
+	}, events, handlers, gens, now)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ func newPurgeSQL(c Config) purgeSQL {
 		dropCompletions: c.named(`DELETE FROM {t:completions} WHERE id = ANY($1::bigint[])`),
 		oldDead: c.named(`SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM {t:deliveries} d
 			WHERE d.state = 3 AND d.updated < $1 ORDER BY d.updated, d.event, d.handler LIMIT $2 FOR UPDATE SKIP LOCKED`),
-		dropDead: c.named(`DELETE FROM {t:deliveries} d USING unnest($1::bigint[], $2::integer[]) AS c(event, handler)
-			WHERE d.event = c.event AND d.handler = c.handler AND d.state = 3`),
+		dropDead: c.named(`DELETE FROM {t:deliveries} d WHERE d.event = ANY($1::bigint[])
+			AND CASE WHEN d.state = 3 THEN (d.event, d.handler) IN (SELECT * FROM unnest($1::bigint[], $2::integer[])) ELSE false END`),
 		oldUnheard: c.named(`SELECT seq FROM {t:events} WHERE handlers = '{}' AND created < $1 ORDER BY created LIMIT $2 FOR UPDATE SKIP LOCKED`),
 		totals: c.named(`SELECT e.seq, cardinality(e.handlers), coalesce(a.done, 0), a.last FROM {t:events} e
 			LEFT JOIN {t:accounts} a ON a.event = e.seq WHERE e.seq = ANY($1::bigint[]) ORDER BY e.seq FOR UPDATE OF e`),

@@ -13,7 +13,7 @@ import (
 )
 
 type settleSQL struct {
-	complete, completeKeeping, reschedule, release, bury, unblock string
+	complete, completeKeeping, reschedule, release, bury, unblock, shareMoves, lockMoves string
 }
 
 // keepDue stands for a due time that stays as it is.
@@ -27,30 +27,45 @@ func keepDues(n int) []int64 {
 	return list
 }
 
+// ofKey selects the unfinished deliveries of a key, in a way that only the index of
+// keys gives them in the order of their events: as a range of keys.
+const ofKey = `d.key >= k.key AND d.key <= k.key AND d.key IS NOT NULL AND d.state < 3`
+
 func newSettleSQL(c Config) settleSQL {
 	const (
 		// The fence: the delivery is pending and has the generation of the claim,
-		// which grows when the claim ends in another way than by a completion.
-		fence  = ` WHERE d.event = c.event AND d.handler = c.handler AND d.gen = c.gen AND d.state = 0`
-		claims = `unnest($1::bigint[], $2::integer[], $3::integer[]`
-		lane   = ` RETURNING d.event, d.handler, d.lane, d.due`
-		gone   = `d AS (DELETE FROM {t:deliveries} d USING ` + claims + `) AS c(event, handler, gen)` + fence +
-			` RETURNING d.*), done AS (INSERT INTO {t:completions} (at, events)
-				SELECT $4::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
+		// which grows when the claim ends in another way than by a completion. The
+		// pairs are compared inside of a CASE, which no planner turns into a join:
+		// so the deliveries are found by their key, whatever the statistics say.
+		fence = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
+			(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END`
+		lane = ` RETURNING d.event, d.handler, d.lane, d.due`
+		gone = `d AS (DELETE FROM {t:deliveries} d` + fence + ` RETURNING d.*),
+			done AS (INSERT INTO {t:completions} (at, events) SELECT $4::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
 	)
+	// of is the value that belongs to a delivery, from one more array.
+	of := func(kind string) string {
+		return `(SELECT c.v FROM unnest($1::bigint[], $2::integer[], $5::` + kind + `[]) AS c(event, handler, v)
+			WHERE c.event = d.event AND c.handler = d.handler LIMIT 1)`
+	}
+	reason := `nullif((SELECT c.v FROM unnest($1::bigint[], $2::integer[], $6::text[]) AS c(event, handler, v)
+		WHERE c.event = d.event AND c.handler = d.handler LIMIT 1), '')`
 	return settleSQL{
 		complete: c.named(`WITH ` + gone + ` SELECT event, handler, lane, due FROM d`),
 		completeKeeping: c.named(`WITH ` + gone + `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
 			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d) SELECT event, handler, lane, due FROM d`),
-		reschedule: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, attempts = attempts + 1, alone = false, updated = $4,
-			due = c.due, error = nullif(c.error, '')
-			FROM ` + claims + `, $5::bigint[], $6::text[]) AS c(event, handler, gen, due, error)` + fence + lane),
-		release: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, alone = d.alone OR c.alone, updated = $4,
-			due = CASE WHEN c.due = ` + "-9223372036854775808" + ` THEN d.due ELSE c.due END
-			FROM ` + claims + `, $5::bigint[], $6::boolean[]) AS c(event, handler, gen, due, alone)` + fence + lane),
-		bury: c.named(`UPDATE {t:deliveries} d SET gen = d.gen + 1, attempts = attempts + 1, alone = false, updated = $4,
-			state = CASE WHEN c.hold AND d.key IS NOT NULL THEN 2 ELSE 3 END, error = nullif(c.error, '')
-			FROM ` + claims + `, $5::boolean[], $6::text[]) AS c(event, handler, gen, hold, error)` + fence + lane),
+		reschedule: c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, attempts = attempts + 1, alone = false, updated = $4,
+			due = ` + of("bigint") + `, error = ` + reason + fence + lane),
+		release: c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, updated = $4, due = coalesce(nullif(` + of("bigint") + `,
+			-9223372036854775808), due), alone = alone OR (SELECT c.v FROM unnest($1::bigint[], $2::integer[], $6::boolean[])
+			AS c(event, handler, v) WHERE c.event = d.event AND c.handler = d.handler LIMIT 1)` + fence + lane),
+		bury: c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, attempts = attempts + 1, alone = false, updated = $4,
+			state = CASE WHEN key IS NOT NULL AND ` + of("boolean") + ` THEN 2 ELSE 3 END, error = ` + reason + fence + lane),
+		// Transactions that end deliveries of a key by claim go beside each other:
+		// only one delivery of it runs. An operator's, which ends any, goes alone, so
+		// that one of two sees what the other one leaves as the first of the key.
+		shareMoves: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, r) FROM unnest($2::integer[]) r) locked`,
+		lockMoves:  `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, r) FROM unnest($2::integer[]) r) locked`,
 		// The first unfinished delivery of each key, of each id of its handler,
 		// comes back if it was parked. It comes in a statement after the one that
 		// moved the key on: then it sees what was parked before that.
@@ -58,10 +73,10 @@ func newSettleSQL(c Config) settleSQL {
 				FROM unnest($1::integer[], $2::text[]) AS k(ref, key) JOIN {t:handlers} h ON h.ref = k.ref
 				LEFT JOIN {t:handlers} o ON o.grp = h.grp),
 			f AS MATERIALIZED (SELECT f.* FROM k CROSS JOIN LATERAL (SELECT d.event, d.handler, d.lane, d.due, d.state
-				FROM {t:deliveries} d WHERE d.handler = k.ref AND d.key = k.key AND d.key IS NOT NULL AND d.state < 3
-				ORDER BY d.handler, d.key, d.event LIMIT 1) f),
-			u AS (UPDATE {t:deliveries} d SET state = 0 FROM f
-				WHERE f.state = 1 AND d.event = f.event AND d.handler = f.handler AND d.state = 1)
+				FROM {t:deliveries} d WHERE d.handler = k.ref AND ` + ofKey + `
+				ORDER BY d.key, d.event LIMIT 1) f),
+			u AS (UPDATE {t:deliveries} d SET state = 0 WHERE d.event = ANY(ARRAY(SELECT event FROM f WHERE state = 1))
+				AND CASE WHEN d.state = 1 THEN (d.event, d.handler) IN (SELECT event, handler FROM f WHERE state = 1) ELSE false END)
 			SELECT handler, lane, due FROM f WHERE state < 2`),
 	}
 }
@@ -208,6 +223,9 @@ func (e *ending) group(action store.Action) *group {
 // add adds a statement for each action that occurs, and what follows from them.
 func (e *ending) add(p *pipeline) {
 	sql := &e.s.sql.settleSQL
+	if len(e.moved) > 0 {
+		p.add(sql.shareMoves, noRows, e.s.moveClass(), refsOf(e.moved))
+	}
 	if g := e.group(store.Complete); len(g.events) > 0 {
 		text := sql.complete
 		if e.s.cfg.History {
@@ -240,6 +258,13 @@ func (e *ending) add(p *pipeline) {
 	if len(e.dropped) > 0 {
 		p.add(e.s.sql.dropClaims, noRows, owner, e.dropped)
 	}
+}
+
+// refsOf returns the handlers of the keys, in order.
+func refsOf(moved map[orderKey]struct{}) []int32 {
+	refs, _ := keysOf(moved)
+	slices.Sort(refs)
+	return slices.Compact(refs)
 }
 
 func keysOf(moved map[orderKey]struct{}) (refs []int32, keys []string) {
@@ -345,6 +370,11 @@ func (e *ending) inside(ctx context.Context, x *session) error {
 	text := e.s.sql.complete
 	if e.s.cfg.History {
 		text = e.s.sql.completeKeeping
+	}
+	if len(e.moved) > 0 {
+		if _, err := x.numbers(ctx, e.s.sql.shareMoves, e.s.moveClass(), refsOf(e.moved)); err != nil {
+			return err
+		}
 	}
 	if err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now); err != nil || len(e.moved) == 0 {
 		return err
