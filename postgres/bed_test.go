@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -77,4 +78,26 @@ func newStore(tb testing.TB, pool *pgxpool.Pool, c postgres.Config) *postgres.St
 		}
 	})
 	return s
+}
+
+// exampleDatabase makes a database for an example, which has no testing.TB.
+func exampleDatabase(ctx context.Context) (url string, drop func() error, err error) {
+	admin, err := cluster.AdminURL(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	name := pgserver.NewDatabaseName()
+	run := func(text string) error {
+		conn, err := pgx.Connect(ctx, admin)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, text)
+		return errors.Join(err, conn.Close(ctx))
+	}
+	if err := run("CREATE DATABASE " + name); err != nil {
+		return "", nil, err
+	}
+	url, err = cluster.URL(ctx, name)
+	return url, func() error { return run("DROP DATABASE " + name + " WITH (FORCE)") }, err
 }
