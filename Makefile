@@ -6,7 +6,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # Each directory with a go.mod; internal/deptest checks that go.work names the same ones.
-MODULES := . sqlite postgres examples bench
+MODULES := . sqlite postgres postgres/ormtest examples bench
 
 GOLANGCI_VERSION := v2.15.0
 BIN := $(CURDIR)/.bin

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/relaybus-go/relaybus/sqlite"
 	"github.com/relaybus-go/relaybus/store"
 )
 
 // Sizes of the claim case.
 const (
+	claimName      = "claim"
+	firstClaimName = "first claim of an owner"
 	// nextClaims is how many claims follow the first one of each owner.
 	nextClaims = 4
 	claimLease = time.Minute
@@ -19,8 +21,10 @@ const (
 
 // backlog is a store with deliveries that wait.
 type backlog struct {
-	name  string
-	store *sqlite.Store
+	name string
+	*claimStore
+
+	address string
 	// ready is how many can be claimed.
 	ready int
 	// waiting is how many there are.
@@ -31,17 +35,17 @@ type backlog struct {
 // claimCase measures the store's claims, without a bus, in front of backlogs of
 // several sizes. The owners take turns, one on each backlog.
 func claimCase(ctx context.Context, b *bench) (err error) {
-	if !b.takesPart(relaybusContender()) {
+	if len(b.only) > 0 && !slices.Contains(b.only, relaybusName) {
 		return nil
 	}
 	var list []*backlog
 	defer func() {
 		for _, l := range list {
-			err = errors.Join(err, l.store.Close())
+			err = errors.Join(err, l.close(), b.site.remove(context.WithoutCancel(ctx), l.address))
 		}
 	}()
 	for _, n := range b.backlogs {
-		l, err := b.newBacklog(ctx, fmt.Sprintf("%d waiting", n), n, 0)
+		l, err := b.newBacklog(ctx, waitingName(n), n, 0)
 		if err != nil {
 			return err
 		}
@@ -63,43 +67,54 @@ func claimCase(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	for _, l := range list {
-		stats, err := l.store.Stats(ctx, time.Now())
+		stats, err := l.Stats(ctx, time.Now())
 		if err != nil {
 			return err
 		}
 		if stats.Pending != int64(l.waiting) || stats.Running != 0 || stats.Dead != 0 {
 			return fmt.Errorf("%s: %d pending, %d running and %d dead are left", l.name, stats.Pending, stats.Running, stats.Dead)
 		}
-		b.report.checkedAll("claim", l.name)
+		b.report.checkedAll(claimName, l.name)
 	}
 	return nil
 }
+
+func waitingName(n int) string { return fmt.Sprintf("%d waiting", n) }
 
 // newBacklog fills a store with deliveries of one handler: ready ones without a
 // key, and others behind one of their key that is not due.
 func (b *bench) newBacklog(ctx context.Context, name string, ready, blocked int) (*backlog, error) {
 	b.logf("claim: loading %s", name)
-	s, err := sqlite.Open(b.newPath("claim"))
+	address, err := b.site.create(ctx, claimName)
 	if err != nil {
 		return nil, err
 	}
-	l := &backlog{name: name, store: s, ready: ready, waiting: ready}
-	now := time.Now()
-	if err := errors.Join(s.Setup(ctx), l.append(ctx, "ready", "", 0, ready, now, now.Add(-time.Minute))); err != nil {
-		return nil, errors.Join(fmt.Errorf("load: %w", err), s.Close())
+	l := &backlog{name: name, address: address, ready: ready, waiting: ready}
+	if l.claimStore, err = b.platform.openStore(ctx, address); err != nil {
+		return nil, err
 	}
-	if blocked == 0 {
-		return l, nil
+	err = l.fill(ctx, blocked)
+	// The store is closed meanwhile, as what is at rest is nobody's.
+	if err := errors.Join(err, l.close()); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	if err := b.site.rest(ctx, address); err != nil {
+		return nil, err
+	}
+	l.claimStore, err = b.platform.openStore(ctx, address)
+	return l, err
+}
+
+func (l *backlog) fill(ctx context.Context, blocked int) error {
+	now := time.Now()
+	if err := l.append(ctx, "ready", "", l.ready, now, now.Add(-time.Minute)); err != nil || blocked == 0 {
+		return err
 	}
 	l.waiting += blocked + 1
-	err = errors.Join(
-		l.append(ctx, "head", "one", 0, 1, now, now.Add(24*time.Hour)),
+	return errors.Join(
+		l.append(ctx, "head", "one", 1, now, now.Add(24*time.Hour)),
 		// Due before everything else, so that claims meet them first.
-		l.append(ctx, "blocked", "one", 0, blocked, now, now.Add(-2*time.Minute)))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load blocked: %w", err), s.Close())
-	}
-	return l, nil
+		l.append(ctx, "blocked", "one", blocked, now, now.Add(-2*time.Minute)))
 }
 
 // nameOfClaim names the n-th claim of the current owner. The very first one in
@@ -111,17 +126,17 @@ func (l *backlog) nameOfClaim(n int) string {
 	case l.owners == 1 && l.waiting > l.ready:
 		return "the claim that parks"
 	default:
-		return "first claim of an owner"
+		return firstClaimName
 	}
 }
 
 func claimHandler() store.Handler { return store.Handler{ID: "handler-0"} }
 
 // append adds n events with one delivery each.
-func (l *backlog) append(ctx context.Context, prefix, key string, first, n int, now, due time.Time) error {
+func (l *backlog) append(ctx context.Context, prefix, key string, n int, now, due time.Time) error {
 	const batch = 5000
 	payload := []byte(`{"number":1,"customer":"customer-1","cents":100,"note":"leave it at the door, ring twice"}`)
-	for ; n > 0; first, n = first+batch, n-batch {
+	for first := 0; n > 0; first, n = first+batch, n-batch {
 		events := make([]store.NewEvent, min(batch, n))
 		for i := range events {
 			events[i] = store.NewEvent{
@@ -133,11 +148,7 @@ func (l *backlog) append(ctx context.Context, prefix, key string, first, n int, 
 				DueAt:    due.Add(time.Duration(first+i) * time.Microsecond),
 			}
 		}
-		err := l.store.Transact(ctx, store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
-			_, err := l.store.Append(ctx, tx, events, now)
-			return err
-		})
-		if err != nil {
+		if err := l.add(ctx, events); err != nil {
 			return err
 		}
 	}
@@ -159,7 +170,7 @@ func (b *bench) claimOnce(ctx context.Context, l *backlog, limit int) error {
 			Lease:    claimLease,
 		}
 		began := time.Now()
-		result, err := l.store.Claim(ctx, request)
+		result, err := l.Claim(ctx, request)
 		took := time.Since(began)
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
@@ -168,13 +179,13 @@ func (b *bench) claimOnce(ctx context.Context, l *backlog, limit int) error {
 			return fmt.Errorf("claim %d of %s brought %d", n+1, owner, got)
 		}
 		b.report.add(measurement{
-			Case: "claim", Variant: fmt.Sprintf("%s, limit %d", l.nameOfClaim(n), limit), System: l.name, Unit: "ms",
+			Case: claimName, Variant: fmt.Sprintf("%s, limit %d", l.nameOfClaim(n), limit), System: l.name, Unit: "ms",
 		}, took.Seconds()*1000)
 		settlements := make([]store.Settlement, len(result.Deliveries))
 		for i, d := range result.Deliveries {
 			settlements[i] = store.Settlement{Lease: d.Lease, Action: store.Release}
 		}
-		ok, err := l.store.Settle(ctx, owner, settlements, time.Now())
+		ok, err := l.Settle(ctx, owner, settlements, time.Now())
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
@@ -184,7 +195,7 @@ func (b *bench) claimOnce(ctx context.Context, l *backlog, limit int) error {
 			}
 		}
 	}
-	if err := l.store.Relinquish(ctx, owner, time.Now()); err != nil {
+	if err := l.Relinquish(ctx, owner, time.Now()); err != nil {
 		return fmt.Errorf("relinquish: %w", err)
 	}
 	return nil

@@ -2,21 +2,33 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 )
 
 // contender is a system that is measured.
 type contender struct {
 	name string
-	// open makes a fresh database and the system on it.
+	// ours is relaybus, which is given no time limit: it must finish.
+	ours bool
+	// open makes the system, in a fresh database or one where it was before.
 	open func(ctx context.Context, e setting) (queue, error)
+}
+
+// entry is a contender in one case.
+type entry struct {
+	contender
+
+	label string
+	// workers is how many handlers run at once; 0 stands for the defaults.
+	workers int
 }
 
 // setting is what a system is opened for.
 type setting struct {
-	path string
-	// existing is a file that the system was opened on before.
+	// address is the file or the URL of the database.
+	address string
+	// existing is a database that the system was opened on before.
 	existing bool
 	// handlers is how many handlers each event goes to.
 	handlers int
@@ -58,25 +70,42 @@ type worker interface {
 	work(ctx context.Context, handled func(order), done func()) (stop func() error, err error)
 }
 
-func floorContender() contender    { return contender{"floor", openFloor} }
-func relaybusContender() contender { return contender{"relaybus", openRelaybus} }
-func goqiteContender() contender   { return contender{"goqite", openGoqite} }
-func riverContender() contender    { return contender{"river", openRiver} }
-
-// newPath names a file that does not exist.
-func (b *bench) newPath(name string) string {
-	b.files++
-	return filepath.Join(b.dir, fmt.Sprintf("%s-%d.db", name, b.files))
+// open opens a contender, on a new database unless the setting names one. The
+// returned function closes it and removes the database.
+func (b *bench) open(ctx context.Context, c contender, e setting) (q queue, closeAll func() error, err error) {
+	if e.address == "" {
+		if e.address, err = b.site.create(ctx, c.name); err != nil {
+			return nil, nil, fmt.Errorf("create a database for %s: %w", c.name, err)
+		}
+	}
+	remove := func() error { return b.site.remove(context.WithoutCancel(ctx), e.address) }
+	if q, err = c.open(ctx, e); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open %s: %w", c.name, err), remove())
+	}
+	return q, func() error { return errors.Join(q.close(), remove()) }, nil
 }
 
-// open opens a contender, on a new file unless the setting names one.
-func (b *bench) open(ctx context.Context, c contender, e setting) (queue, error) {
-	if e.path == "" {
-		e.path = b.newPath(c.name)
-	}
-	q, err := c.open(ctx, e)
+// openWorker is open for those who also handle.
+func (b *bench) openWorker(ctx context.Context, c contender, e setting) (w worker, closeAll func() error, err error) {
+	q, closeAll, err := b.open(ctx, c, e)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", c.name, err)
+		return nil, nil, err
 	}
-	return q, nil
+	w, ok := q.(worker)
+	if !ok {
+		return nil, nil, errors.Join(fmt.Errorf("%s does not handle", c.name), closeAll())
+	}
+	return w, closeAll, nil
+}
+
+const loadBatch = 1000
+
+// inBatches calls f for pieces of n.
+func inBatches(n int, f func(first int64, n int) error) error {
+	for first := 0; first < n; first += loadBatch {
+		if err := f(int64(first), min(loadBatch, n-first)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

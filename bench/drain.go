@@ -4,129 +4,113 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 )
 
-// drainer is a contender with a file that holds the backlog.
-type drainer struct {
-	contender
-
-	label    string
-	workers  int
-	template string
-}
-
-// drainers are the contenders with the given number of workers, and the peers
-// again with the number that suits them better: goqite fetches one message at
-// a time, so further workers are in each other's way; River fetches as many
-// jobs as it has workers, and completes them together.
-func (b *bench) drainers() []*drainer {
-	all := []*drainer{
-		{contender: relaybusContender(), label: "relaybus", workers: b.workers},
-		{contender: goqiteContender(), label: "goqite", workers: b.workers},
-		{contender: riverContender(), label: "river", workers: b.workers},
-		{contender: goqiteContender(), label: goqiteFewWorkers, workers: 1},
-		{contender: riverContender(), label: riverManyWorkers, workers: 10 * b.workers},
-	}
-	var list []*drainer
-	for _, d := range all {
-		if b.takesPart(d.contender) {
-			list = append(list, d)
-		}
-	}
-	return list
-}
-
+// The tables of the case.
 const (
-	drainName     = "drain"
-	drainCostName = "drain, processor time"
-
-	goqiteFewWorkers = "goqite, 1 worker"
-	riverManyWorkers = "river, 10 × the workers"
+	drainName           = "drain"
+	drainCostName       = "drain, processor time"
+	drainClientCostName = "drain, processor time of the client"
 )
 
 // drainCase measures how fast a backlog of no-op deliveries is worked off: from
 // the start of the workers to the last durable completion.
-func drainCase(ctx context.Context, b *bench) error {
+func drainCase(ctx context.Context, b *bench) (err error) {
+	costName := drainCostName
+	if b.platform.clientOnly {
+		costName = drainClientCostName
+	}
 	variant := fmt.Sprintf("%s no-op deliveries, %d at once", thousands(int64(b.drain)), b.workers)
-	list := b.drainers()
 	templates := make(map[string]string)
-	for _, d := range list {
-		if templates[d.name] == "" {
-			b.logf("drain: loading %s", d.name)
-			path, err := b.loadOnce(ctx, d.contender)
-			if err != nil {
-				return fmt.Errorf("%s: load: %w", d.label, err)
-			}
-			templates[d.name] = path
+	defer func() {
+		for _, address := range templates {
+			err = errors.Join(err, b.site.remove(context.WithoutCancel(ctx), address))
 		}
-		d.template = templates[d.name]
+	}()
+	var list []entry
+	for _, d := range b.platform.drainers(b.options) {
+		if !b.takesPart(d.contender) {
+			continue
+		}
+		list = append(list, d)
+		if templates[d.name] != "" {
+			continue
+		}
+		b.logf("drain: loading %s", d.name)
+		if templates[d.name], err = b.loadOnce(ctx, d.contender); err != nil {
+			return fmt.Errorf("%s: load: %w", d.label, err)
+		}
 	}
 	for round := range b.rounds {
 		b.logf("drain: round %d", round+1)
 		for _, d := range list {
-			window := b.drainWindow
-			if d.name == relaybusContender().name {
-				window = 0
-			}
-			rate, cost, err := b.drainOnce(ctx, d, window)
+			rate, cost, err := b.drainOnce(ctx, d, templates[d.name])
 			if err != nil {
 				return fmt.Errorf("%s: %w", d.label, err)
 			}
 			b.report.add(measurement{Case: drainName, Variant: variant, System: d.label, Unit: "deliveries/s"}, rate)
 			b.report.checked(drainName, variant, d.label)
 			if cost > 0 {
-				b.report.add(measurement{Case: drainCostName, Variant: variant, System: d.label, Unit: "µs/delivery"}, cost)
-				b.report.checked(drainCostName, variant, d.label)
+				b.report.add(measurement{Case: costName, Variant: variant, System: d.label, Unit: "µs/delivery"}, cost)
+				b.report.checked(costName, variant, d.label)
 			}
 		}
 	}
 	return nil
 }
 
-// loadOnce makes the file with the backlog, which each round gets a copy of.
-func (b *bench) loadOnce(ctx context.Context, c contender) (path string, err error) {
-	path = b.newPath(c.name)
-	q, err := b.open(ctx, c, setting{path: path, handlers: 1})
-	if err != nil {
+// loadOnce makes the database with the backlog, which each round gets a copy of.
+func (b *bench) loadOnce(ctx context.Context, c contender) (address string, err error) {
+	if address, err = b.site.create(ctx, c.name); err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, q.close()) }() // which puts the log into the file
+	q, err := c.open(ctx, setting{address: address, handlers: 1})
+	if err != nil {
+		return address, err
+	}
+	err = b.fill(ctx, q)
+	if err := errors.Join(err, q.close()); err != nil {
+		return address, err
+	}
+	return address, b.site.rest(ctx, address)
+}
+
+func (b *bench) fill(ctx context.Context, q queue) error {
 	w, ok := q.(worker)
 	if !ok {
-		return "", errors.New("it does not handle")
+		return errors.New("it does not handle")
 	}
 	if err := w.load(ctx, b.drain); err != nil {
-		return "", err
+		return err
 	}
 	t, err := w.count(ctx)
 	if err == nil && t.waiting != int64(b.drain) {
 		err = fmt.Errorf("%d of %d deliveries are there", t.waiting, b.drain)
 	}
-	return path, err
+	return err
 }
 
 // stalled is how long nothing may happen.
 const stalled = time.Minute
 
 // drainOnce returns deliveries per second, and the microseconds of processor
-// time that each took.
-func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration) (rate, cost float64, err error) {
-	e := setting{path: b.newPath(d.name), existing: true, handlers: 1, workers: d.workers}
-	if err := copyFile(e.path, d.template); err != nil {
+// time that each took. All others are stopped after the window, if there is one.
+func (b *bench) drainOnce(ctx context.Context, d entry, template string) (rate, cost float64, err error) {
+	window := b.drainWindow
+	if d.ours {
+		window = 0
+	}
+	address, err := b.site.clone(ctx, template)
+	if err != nil {
 		return 0, 0, fmt.Errorf("copy backlog: %w", err)
 	}
-	q, err := b.open(ctx, d.contender, e)
+	w, closeAll, err := b.openWorker(ctx, d.contender, setting{address: address, existing: true, handlers: 1, workers: d.workers})
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, q.close(), os.Remove(e.path)) }()
-	w, ok := q.(worker)
-	if !ok {
-		return 0, 0, errors.New("it does not handle")
-	}
+	defer func() { err = errors.Join(err, closeAll()) }()
 	var handled, done atomic.Int64
 	all := make(chan struct{})
 	began, used := time.Now(), processorTime()
@@ -168,13 +152,4 @@ func (b *bench) drainOnce(ctx context.Context, d *drainer, window time.Duration)
 		return 0, 0, fmt.Errorf("%d were handled and %d completed, and %d of %d wait", got, done.Load(), t.waiting, b.drain)
 	}
 	return float64(completed) / took, used.Seconds() * 1e6 / float64(max(completed, 1)), nil
-}
-
-// copyFile copies a database that nobody has open.
-func copyFile(to, from string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o600)
 }

@@ -38,7 +38,7 @@ type goqitePeer struct {
 }
 
 func openGoqite(ctx context.Context, e setting) (queue, error) {
-	db, err := openDatabase(ctx, e.path)
+	db, err := openDatabase(ctx, e.address)
 	if err != nil {
 		return nil, err
 	}

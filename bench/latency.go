@@ -8,31 +8,20 @@ import (
 	"time"
 )
 
+const latencyName = "latency"
+
 // latencyCase measures the time from the call that publishes (the transaction
 // with its commit is a part of it) to the start of the handler, at a steady
 // rate. The default settings are what counts; the peers are also shown with the
 // settings that make them fast.
 func latencyCase(ctx context.Context, b *bench) error {
-	variants := []struct {
-		contender
-		label string
-		// workers is 0 for the defaults.
-		workers int
-	}{
-		{relaybusContender(), "relaybus", 0},
-		{goqiteContender(), "goqite", 0},
-		{riverContender(), "river", 0},
-		{goqiteContender(), "goqite, polls every 1 ms", goqitePollers},
-		{riverContender(), "river, polls every 10 ms", b.workers},
-	}
 	for round := range b.rounds {
 		b.logf("latency: round %d", round+1)
-		for _, v := range variants {
+		for _, v := range b.platform.latencies(b.options) {
 			if !b.takesPart(v.contender) {
 				continue
 			}
-			e := setting{handlers: 1, workers: v.workers, defaults: v.workers == 0}
-			times, late, err := b.latencyOnce(ctx, v.contender, e)
+			times, late, err := b.latencyOnce(ctx, v)
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.label, err)
 			}
@@ -41,9 +30,9 @@ func latencyCase(ctx context.Context, b *bench) error {
 				part float64
 			}{{"p50", 0.50}, {"p99", 0.99}} {
 				variant := fmt.Sprintf("%s at %d/s", p.name, b.rate)
-				b.report.add(measurement{Case: "latency", Variant: variant, System: v.label, Unit: "ms", AtLeast: late > 0},
+				b.report.add(measurement{Case: latencyName, Variant: variant, System: v.label, Unit: "ms", AtLeast: late > 0},
 					percentile(times, p.part))
-				b.report.checked("latency", variant, v.label)
+				b.report.checked(latencyName, variant, v.label)
 			}
 		}
 	}
@@ -61,16 +50,12 @@ const patience = 5 * time.Second
 // latencyOnce returns the latencies in milliseconds. late is how many of a peer
 // were not handled by the end of its patience; they count with the time that
 // they had waited by then.
-func (b *bench) latencyOnce(ctx context.Context, c contender, e setting) (times []float64, late int, err error) {
-	q, err := b.open(ctx, c, e)
+func (b *bench) latencyOnce(ctx context.Context, e entry) (times []float64, late int, err error) {
+	w, closeAll, err := b.openWorker(ctx, e.contender, setting{handlers: 1, workers: e.workers, defaults: e.workers == 0})
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { err = errors.Join(err, q.close()) }()
-	w, ok := q.(worker)
-	if !ok {
-		return nil, 0, errors.New("it does not handle")
-	}
+	defer func() { err = errors.Join(err, closeAll()) }()
 	n := max(int(b.latencyTime.Seconds()*float64(b.rate)), 1)
 	warm := n / 10
 	s := newStopwatch(n + warm)
@@ -80,7 +65,7 @@ func (b *bench) latencyOnce(ctx context.Context, c contender, e setting) (times 
 	}
 	published := b.publishAtRate(ctx, w, s, n+warm)
 	limit := patience
-	if c.name == relaybusContender().name {
+	if e.ours {
 		limit = stalled
 	}
 	timer := time.NewTimer(limit)

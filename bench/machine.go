@@ -18,7 +18,11 @@ type machine struct {
 // measuredModules are the modules whose versions matter.
 func measuredModules() []string {
 	return []string{
+		"github.com/ThreeDotsLabs/watermill",
+		"github.com/ThreeDotsLabs/watermill-sql/v4",
+		"github.com/jackc/pgx/v5",
 		"github.com/riverqueue/river",
+		"github.com/riverqueue/river/riverdriver/riverpgxv5",
 		"github.com/riverqueue/river/riverdriver/riversqlite",
 		"maragu.dev/goqite",
 		"modernc.org/sqlite",

@@ -50,24 +50,27 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 }
 
 // measure runs the chosen cases.
-func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
-	dir, err := os.MkdirTemp(o.dir, "relaybus-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+func measure(ctx context.Context, o options, progress io.Writer) (r *report, err error) {
 	began := time.Now()
-	r := newReport(o)
-	b := &bench{options: o, dir: dir, report: r, progress: progress}
-	for _, c := range cases() {
-		if !o.chosen(c.name) {
+	where, err := o.platform.open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, where.close(context.WithoutCancel(ctx))) }()
+	r = newReport(o)
+	if r.Database, err = where.about(ctx); err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, site: where, report: r, progress: progress}
+	for _, c := range o.platform.cases {
+		if !o.chosen(c) {
 			continue
 		}
 		if err := c.run(ctx, b); err != nil {
 			return nil, fmt.Errorf("case %s: %w", c.name, err)
 		}
 	}
-	r.judge()
+	r.judge(o.platform.goals)
 	r.Took = time.Since(began).Round(time.Second).String()
 	return r, nil
 }
@@ -76,28 +79,13 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 type bench struct {
 	options
 
-	dir      string
+	site     site
 	report   *report
 	progress io.Writer
-	files    int
 }
 
 func (b *bench) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.progress, format+"\n", args...)
-}
-
-type benchCase struct {
-	name string
-	run  func(ctx context.Context, b *bench) error
-}
-
-func cases() []benchCase {
-	return []benchCase{
-		{"publish", publishCase},
-		{"drain", drainCase},
-		{"latency", latencyCase},
-		{"claim", claimCase},
-	}
 }
 
 func startProfile(path string) (stop func() error, err error) {

@@ -13,6 +13,8 @@ import (
 
 // options say what is measured, and how long.
 type options struct {
+	platform platform
+
 	cases  []string
 	only   []string
 	dir    string
@@ -36,6 +38,10 @@ type options struct {
 	blocked  int
 	claims   int
 
+	pinnedTime   time.Duration
+	pinnedRates  []int
+	pinnedWindow time.Duration
+
 	cpuProfile string
 }
 
@@ -49,9 +55,12 @@ func defaultOptions() options {
 		workers:     100,
 		rate:        200,
 		latencyTime: 4 * time.Second,
-		backlogs:    []int{1_000, 100_000, 1_000_000},
 		blocked:     10_000,
 		claims:      40,
+
+		pinnedTime:   5 * time.Minute,
+		pinnedRates:  []int{2_000, 20_000},
+		pinnedWindow: 5 * time.Second,
 	}
 }
 
@@ -67,6 +76,9 @@ func (o *options) quick() {
 	o.backlogs = []int{500, 2_000}
 	o.blocked = 500
 	o.claims = 3
+	o.pinnedTime = 300 * time.Millisecond
+	o.pinnedRates = []int{400, 2_000}
+	o.pinnedWindow = 100 * time.Millisecond
 }
 
 func parseOptions(args []string, usage io.Writer) (options, error) {
@@ -78,9 +90,12 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 		o.quick()
 	}
 	flags.Bool("quick", false, "smoke test: small sizes and one round")
-	names := flags.String("cases", "", "comma-separated `names` of the cases to run: publish, drain, latency, claim (default all)")
-	only := flags.String("only", "", "comma-separated `names` of the contenders to run: floor, relaybus, goqite, river (default all)")
-	flags.StringVar(&o.dir, "dir", "", "`directory` for the database files (default the system's for temporary files)")
+	db := flags.String("db", platforms()[0].name, "`database` to measure on: sqlite or postgres")
+	names := flags.String("cases", "", "comma-separated `names` of the cases to run: publish, drain, latency, claim, and on "+
+		"PostgreSQL pinned (default all but pinned)")
+	only := flags.String("only", "", "comma-separated `names` of the contenders to run, as the tables have them (default all; "+
+		"in the case pinned relaybus alone)")
+	flags.StringVar(&o.dir, "dir", "", "`directory` for the files of SQLite (default the system's for temporary files; PostgreSQL's server is there by TMPDIR)")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	flags.StringVar(&o.raw, "raw", "", "also write JSON, with the values of all rounds, to this `file`")
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "interleaved `rounds` of each measurement")
@@ -93,17 +108,32 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.IntVar(&o.workers, "workers", o.workers, "handlers that run at once in the drain")
 	flags.IntVar(&o.rate, "rate", o.rate, "events a second of the latency case")
 	flags.DurationVar(&o.latencyTime, "latency-time", o.latencyTime, "`time` that one round of the latency case takes")
-	backlogs := flags.String("backlogs", joinInts(o.backlogs), "comma-separated `sizes` of waiting deliveries of the claim case; the first is the base")
+	backlogs := flags.String("backlogs", joinInts(o.backlogs), "comma-separated `sizes` of waiting deliveries of the claim case; "+
+		"the first is the base (default 1000,100000,1000000, and on PostgreSQL 1000,1000000,5000000)")
 	flags.IntVar(&o.blocked, "blocked", o.blocked, "`deliveries` behind one blocked key in the claim case")
 	flags.IntVar(&o.claims, "claims", o.claims, "fresh owners that each claim in the claim case")
+	flags.DurationVar(&o.pinnedTime, "pinned-time", o.pinnedTime, "`time` of each run of the case pinned")
+	rates := flags.String("pinned-rates", joinInts(o.pinnedRates), "comma-separated `events` a second of the case pinned")
+	flags.DurationVar(&o.pinnedWindow, "pinned-window", o.pinnedWindow, "`time` over which the case pinned takes each rate")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile to this `file`")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	o.cases, o.only = split(*names), split(*only)
+	i := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == *db })
+	if i < 0 {
+		return o, fmt.Errorf("flag -db: there is no database %q", *db)
+	}
+	o.platform = platforms()[i]
 	var err error
 	if o.backlogs, err = parseInts(*backlogs); err != nil {
 		return o, fmt.Errorf("flag -backlogs: %w", err)
+	}
+	if len(o.backlogs) == 0 {
+		o.backlogs = o.platform.backlogs
+	}
+	if o.pinnedRates, err = parseInts(*rates); err != nil {
+		return o, fmt.Errorf("flag -pinned-rates: %w", err)
 	}
 	return o, o.validate()
 }
@@ -111,8 +141,21 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 func (o options) validate() error {
 	var errs []error
 	for _, name := range o.cases {
-		if !slices.ContainsFunc(cases(), func(c benchCase) bool { return c.name == name }) {
-			errs = append(errs, fmt.Errorf("flag -cases: there is no case %q", name))
+		if !slices.ContainsFunc(o.platform.cases, func(c benchCase) bool { return c.name == name }) {
+			errs = append(errs, fmt.Errorf("flag -cases: there is no case %q on %s", name, o.platform.name))
+		}
+	}
+	for _, name := range o.only {
+		if !slices.Contains(o.platform.contenders(o), name) {
+			errs = append(errs, fmt.Errorf("flag -only: %q does not run on %s", name, o.platform.name))
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"publish-time", o.publishTime}, {"latency-time", o.latencyTime}, {"pinned-time", o.pinnedTime}, {"pinned-window", o.pinnedWindow}} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("flag -%s: %s is not positive", d.flag, d.value))
 		}
 	}
 	for _, n := range []struct {
@@ -126,20 +169,18 @@ func (o options) validate() error {
 		{"rate", o.rate},
 		{"blocked", o.blocked},
 		{"claims", o.claims},
-		{"backlogs", slices.Min(append(o.backlogs, 1))},
+		{"backlogs", slices.Min(o.backlogs)},
+		{"pinned-rates", slices.Min(append(o.pinnedRates, mostPinnedRate))},
 	} {
 		if n.value < 1 {
 			errs = append(errs, fmt.Errorf("flag -%s: %d is not positive", n.flag, n.value))
 		}
 	}
-	if len(o.backlogs) == 0 {
-		errs = append(errs, errors.New("flag -backlogs: there is none"))
-	}
 	return errors.Join(errs...)
 }
 
-func (o options) chosen(name string) bool {
-	return len(o.cases) == 0 || slices.Contains(o.cases, name)
+func (o options) chosen(c benchCase) bool {
+	return len(o.cases) == 0 && !c.asked || slices.Contains(o.cases, c.name)
 }
 
 // takesPart reports whether a contender runs.

@@ -66,7 +66,9 @@ func TestBadFlagsAreReportedTogether(t *testing.T) {
 
 func TestReportComparesWithinARun(t *testing.T) {
 	t.Parallel()
-	r := newReport(defaultOptions())
+	o := defaultOptions()
+	o.platform, o.backlogs = sqlitePlatform(), []int{1_000, 1_000_000}
+	r := newReport(o)
 	for _, m := range []struct {
 		name, variant, system, unit string
 		values                      []float64
@@ -84,7 +86,7 @@ func TestReportComparesWithinARun(t *testing.T) {
 			r.add(measurement{Case: m.name, Variant: m.variant, System: m.system, Unit: m.unit}, v)
 		}
 	}
-	r.judge()
+	r.judge(sqlitePlatform().goals)
 	want := map[string]struct {
 		value   float64
 		reached bool

@@ -6,60 +6,51 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/relaybus-go/relaybus"
-	"github.com/relaybus-go/relaybus/sqlite"
+	"github.com/relaybus-go/relaybus/store"
 )
 
-const eventName = "order.placed"
+const (
+	relaybusName = "relaybus"
+	eventName    = "order.placed"
+)
 
-// ours is relaybus on its SQLite store.
+// ours is relaybus on one of its stores.
 type ours struct {
 	setting
 
-	store  *sqlite.Store
-	orders *orders
-	bus    *relaybus.Bus
-	event  relaybus.EventType[order]
+	bus   *relaybus.Bus
+	event relaybus.EventType[order]
+	// order writes the caller's row in the transaction of the context.
+	order func(ctx context.Context, ord order) error
+	// join publishes in a transaction of the caller's own; nil stands for one that
+	// the bus opens.
+	join func(ctx context.Context, ord order, messages []relaybus.Message) error
+	// tally counts, and release closes what the bus was opened on.
+	tally   func(ctx context.Context) (tally, error)
+	release func() error
 	// handled and done are set before the bus starts.
 	handled func(order)
 	done    func()
 }
 
-func openRelaybus(ctx context.Context, e setting) (queue, error) {
-	s, err := sqlite.Open(e.path)
-	if err != nil {
-		return nil, err
-	}
-	o := &ours{setting: e, store: s, event: relaybus.Define[order](eventName)}
-	if o.bus, err = o.newBus(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
+// start makes the bus, and starts one that only publishes.
+func (o *ours) start(ctx context.Context, s store.Store) error {
 	if err := s.Setup(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return err
 	}
-	if o.orders, err = newOrders(ctx, s.DB()); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if e.publishOnly {
-		if err := o.bus.Start(ctx); err != nil {
-			return nil, errors.Join(err, o.orders.close(), s.Close())
-		}
-	}
-	return o, nil
-}
-
-func (o *ours) newBus() (*relaybus.Bus, error) {
-	cfg := relaybus.Config{
+	o.event = relaybus.Define[order](eventName)
+	bus, err := relaybus.New(s, relaybus.Config{
 		Source:      "bench",
 		PublishOnly: o.publishOnly,
 		Concurrency: o.workers,
-		Logger:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger:      silent(),
 		Hooks:       []relaybus.Hook{succeeded{o}},
-	}
-	bus, err := relaybus.New(o.store, cfg)
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range o.handlers {
 		h := o.event.Handle(fmt.Sprintf("handler-%d", i), func(_ context.Context, e *relaybus.Event[order]) error {
@@ -67,11 +58,17 @@ func (o *ours) newBus() (*relaybus.Bus, error) {
 			return nil
 		})
 		if err := bus.Subscribe(h); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return bus, nil
+	o.bus = bus
+	if o.publishOnly {
+		return bus.Start(ctx)
+	}
+	return nil
 }
+
+func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // succeeded tells when a completion is durable.
 type succeeded struct{ o *ours }
@@ -88,28 +85,19 @@ func (o *ours) publish(ctx context.Context, first int64, n int) error {
 			messages[i] = o.event.New(newOrder(number))
 		}
 	}
+	if o.join != nil {
+		return o.join(ctx, newOrder(first), messages)
+	}
 	return o.bus.Transaction(ctx, func(ctx context.Context) error {
-		if err := o.orders.add(ctx, sqlite.Tx(ctx), newOrder(first)); err != nil {
+		if err := o.order(ctx, newOrder(first)); err != nil {
 			return err
 		}
 		return o.bus.Publish(ctx, messages...)
 	})
 }
 
-const loadBatch = 1000
-
 func (o *ours) load(ctx context.Context, n int) error {
 	return inBatches(n, func(first int64, n int) error { return o.publish(ctx, first, n) })
-}
-
-// inBatches calls f for pieces of n.
-func inBatches(n int, f func(first int64, n int) error) error {
-	for first := 0; first < n; first += loadBatch {
-		if err := f(int64(first), min(loadBatch, n-first)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (o *ours) work(ctx context.Context, handled func(order), done func()) (stop func() error, err error) {
@@ -120,14 +108,22 @@ func (o *ours) work(ctx context.Context, handled func(order), done func()) (stop
 	return func() error { return o.bus.Stop(context.WithoutCancel(ctx)) }, nil
 }
 
-func (o *ours) count(ctx context.Context) (tally, error) {
-	return countTables(ctx, o.store.Reader(), "SELECT count(*) FROM relaybus_deliveries")
-}
+func (o *ours) count(ctx context.Context) (tally, error) { return o.tally(ctx) }
 
 func (o *ours) close() error {
 	var stopped error
 	if o.publishOnly {
 		stopped = o.bus.Stop(context.Background())
 	}
-	return errors.Join(stopped, o.orders.close(), o.store.Close())
+	return errors.Join(stopped, o.release())
+}
+
+// addTo returns what adds events to a store in a transaction of its own.
+func addTo(s store.Store) func(ctx context.Context, events []store.NewEvent) error {
+	return func(ctx context.Context, events []store.NewEvent) error {
+		return s.Transact(ctx, store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
+			_, err := s.Append(ctx, tx, events, time.Now())
+			return err
+		})
+	}
 }

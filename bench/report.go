@@ -10,15 +10,19 @@ import (
 
 // report is what a run brings.
 type report struct {
-	Machine      machine        `json:"machine"`
-	Options      reportOptions  `json:"options"`
-	Took         string         `json:"took"`
-	Measurements []*measurement `json:"measurements"`
-	Goals        []goal         `json:"goals"`
+	Machine      machine           `json:"machine"`
+	Database     map[string]string `json:"database"`
+	Options      reportOptions     `json:"options"`
+	Took         string            `json:"took"`
+	Measurements []*measurement    `json:"measurements"`
+	Series       []series          `json:"series,omitempty"`
+	Tables       []tableState      `json:"tables,omitempty"`
+	Goals        []goal            `json:"goals"`
 }
 
 // reportOptions are the options that make runs comparable.
 type reportOptions struct {
+	Database    string `json:"database"`
 	Rounds      int    `json:"rounds"`
 	PublishTime string `json:"publish_time"`
 	Batch       int    `json:"batch"`
@@ -30,6 +34,8 @@ type reportOptions struct {
 	Backlogs    []int  `json:"backlogs"`
 	Blocked     int    `json:"blocked"`
 	Claims      int    `json:"claims"`
+	PinnedTime  string `json:"pinned_time"`
+	PinnedRates []int  `json:"pinned_rates"`
 }
 
 // measurement is one figure of one contender, with the values of its rounds.
@@ -51,10 +57,12 @@ func newReport(o options) *report {
 	return &report{
 		Machine: thisMachine(),
 		Options: reportOptions{
-			Rounds: o.rounds, PublishTime: o.publishTime.String(), Batch: o.batch,
+			Database: o.platform.name,
+			Rounds:   o.rounds, PublishTime: o.publishTime.String(), Batch: o.batch,
 			Drain: o.drain, DrainWindow: o.drainWindow.String(), Workers: o.workers,
 			Rate: o.rate, LatencyTime: o.latencyTime.String(),
 			Backlogs: o.backlogs, Blocked: o.blocked, Claims: o.claims,
+			PinnedTime: o.pinnedTime.String(), PinnedRates: o.pinnedRates,
 		},
 		Measurements: []*measurement{},
 		Goals:        []goal{},

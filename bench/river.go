@@ -2,21 +2,18 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivermigrate"
 )
 
 // Settings of River.
 const (
+	riverName = "river"
 	// riverCooldown is the least that River allows; its throughput is limited by it.
 	riverCooldown = time.Millisecond
 	// riverDefaultWorkers has no default in River; this is the number that its
@@ -25,15 +22,21 @@ const (
 )
 
 // riverPeer is River: one job for each handler. It has no ordering keys.
-type riverPeer struct {
+type riverPeer[Tx any] struct {
 	setting
 
-	db     *sql.DB
-	orders *orders
-	client *river.Client[*sql.Tx]
+	client *river.Client[Tx]
+	// transact commits an order and what write does.
+	transact func(ctx context.Context, ord order, write func(tx Tx) error) error
+	// tally counts, and release closes what the client was opened on.
+	tally   func(ctx context.Context) (tally, error)
+	release func() error
 	// handled is set before the client starts.
 	handled func(order)
 }
+
+// riverWaiting counts what is not finished.
+const riverWaiting = "SELECT count(*) FROM river_job WHERE state <> 'completed'"
 
 type riverArgs struct {
 	Order   order `json:"order"`
@@ -43,22 +46,15 @@ type riverArgs struct {
 // Kind names the job.
 func (riverArgs) Kind() string { return "order" }
 
-func openRiver(ctx context.Context, e setting) (queue, error) {
-	db, err := openDatabase(ctx, e.path)
+// open migrates the database and makes the client, which polls that often where it
+// is tuned.
+func (r *riverPeer[Tx]) open(ctx context.Context, driver riverdriver.Driver[Tx], poll time.Duration) error {
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: silent()})
 	if err != nil {
-		return nil, err
-	}
-	r := &riverPeer{setting: e, db: db}
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	migrator, err := rivermigrate.New(riversqlite.New(db), &rivermigrate.Config{Logger: logger})
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return err
 	}
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-		return nil, errors.Join(fmt.Errorf("migrate: %w", err), db.Close())
-	}
-	if r.orders, err = newOrders(ctx, db); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return fmt.Errorf("migrate: %w", err)
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[riverArgs]) error {
@@ -66,61 +62,43 @@ func openRiver(ctx context.Context, e setting) (queue, error) {
 		return nil
 	}))
 	cfg := &river.Config{
-		Logger:  logger,
+		Logger:  silent(),
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverDefaultWorkers}},
 		Workers: workers,
 	}
-	if !e.defaults {
+	if !r.defaults {
 		cfg.FetchCooldown = riverCooldown
-		cfg.FetchPollInterval = riverPoll
-		if e.workers > 0 {
-			cfg.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: e.workers}
+		cfg.FetchPollInterval = poll
+		if r.workers > 0 {
+			cfg.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: r.workers}
 		}
 	}
-	if r.client, err = river.NewClient(riversqlite.New(db), cfg); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return r, nil
+	r.client, err = river.NewClient(driver, cfg)
+	return err
 }
 
-// riverPoll is how often a tuned client asks for jobs by itself: River's own
-// signal on SQLite is polled for every 50 ms.
-const riverPoll = 10 * time.Millisecond
-
-func (r *riverPeer) publish(ctx context.Context, first int64, n int) error {
-	tx, err := r.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := r.write(ctx, tx, first, n); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
-func (r *riverPeer) write(ctx context.Context, tx *sql.Tx, first int64, n int) error {
-	if err := r.orders.add(ctx, tx, newOrder(first)); err != nil {
-		return err
-	}
+func (r *riverPeer[Tx]) publish(ctx context.Context, first int64, n int) error {
 	params := make([]river.InsertManyParams, 0, n*r.handlers)
 	for i := range n {
 		for handler := range r.handlers {
 			params = append(params, river.InsertManyParams{Args: riverArgs{newOrder(first + int64(i)), handler}})
 		}
 	}
-	if len(params) == 1 {
-		_, err := r.client.InsertTx(ctx, tx, params[0].Args, nil)
+	return r.transact(ctx, newOrder(first), func(tx Tx) error {
+		if len(params) == 1 {
+			_, err := r.client.InsertTx(ctx, tx, params[0].Args, nil)
+			return err
+		}
+		_, err := r.client.InsertManyFastTx(ctx, tx, params)
 		return err
-	}
-	_, err := r.client.InsertManyFastTx(ctx, tx, params)
-	return err
+	})
 }
 
-func (r *riverPeer) load(ctx context.Context, n int) error {
+func (r *riverPeer[Tx]) load(ctx context.Context, n int) error {
 	return inBatches(n, func(first int64, n int) error { return r.publish(ctx, first, n) })
 }
 
-func (r *riverPeer) work(ctx context.Context, handled func(order), done func()) (stop func() error, err error) {
+func (r *riverPeer[Tx]) work(ctx context.Context, handled func(order), done func()) (stop func() error, err error) {
 	r.handled = handled
 	// A subscription drops what does not fit its channel.
 	const room = 1 << 20
@@ -146,8 +124,6 @@ func (r *riverPeer) work(ctx context.Context, handled func(order), done func()) 
 	}, nil
 }
 
-func (r *riverPeer) count(ctx context.Context) (tally, error) {
-	return countTables(ctx, r.db, "SELECT count(*) FROM river_job WHERE state <> 'completed'")
-}
+func (r *riverPeer[Tx]) count(ctx context.Context) (tally, error) { return r.tally(ctx) }
 
-func (r *riverPeer) close() error { return errors.Join(r.orders.close(), r.db.Close()) }
+func (r *riverPeer[Tx]) close() error { return r.release() }

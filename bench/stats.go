@@ -26,3 +26,12 @@ func median(values []float64) float64 {
 	}
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
+
+// mean returns the mean.
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}

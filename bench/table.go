@@ -17,9 +17,14 @@ func (r *report) writeTables(w io.Writer) error {
 	for _, module := range slices.Sorted(maps.Keys(m.Versions)) {
 		fmt.Fprintf(&text, "- %s %s\n", module, m.Versions[module])
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.Database)) {
+		fmt.Fprintf(&text, "- %s %s\n", name, r.Database[name])
+	}
 	for _, name := range distinct(r.Measurements, func(m *measurement) string { return m.Case }) {
 		r.writeCase(&text, name)
 	}
+	r.writeSeries(&text)
+	r.writeTableStates(&text)
 	r.writeGoals(&text)
 	_, err := io.WriteString(w, text.String())
 	return err

@@ -63,7 +63,12 @@ func (o *opened) sum(f func(*postgres.Store) int64) func() int64 {
 
 func newDatabase(tb testing.TB) storetest.Database {
 	tb.Helper()
-	url := newDatabaseURL(tb)
+	return databaseAt(tb, newDatabaseURL(tb))
+}
+
+// databaseAt is an empty database with a table for the callers' rows.
+func databaseAt(tb testing.TB, url string) storetest.Database {
+	tb.Helper()
 	administer(tb, tb.Context(), url, `CREATE TABLE effects (n bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL)`)
 	stores := &opened{}
 	// Each store has a pool of its own, as each process has.

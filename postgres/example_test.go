@@ -47,6 +47,9 @@ func example(ctx context.Context, url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Setup(ctx); err != nil { // Start does it, too.
+		return err
+	}
 	bus, err := relaybus.New(s, relaybus.Config{Source: "shop", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err

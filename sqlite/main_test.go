@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/store/storetest"
 )
 
@@ -23,8 +24,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if isProgram() {
-		os.Exit(programMain())
+	if fleettest.IsProgram() {
+		os.Exit(fleettest.Main(openShop))
 	}
 	os.Exit(m.Run())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/relaybus-go/relaybus"
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/sqlite"
 )
 
@@ -21,34 +22,34 @@ func TestProcessesStartAtOnce(t *testing.T) {
 	const processes = 20
 	for round, point := range []string{"migrating", "commit set up store", "committed set up store"} {
 		path := filepath.Join(t.TempDir(), "shop.db")
-		start := func(name, point string) *running {
-			r := launch(t, program{
-				Name: name, Role: "start", Path: path, Point: point, Nth: 1, Linger: true, Lease: time.Minute, Poll: time.Second,
+		start := func(name, point string) *fleettest.Process {
+			r := fleettest.Launch(t, fleettest.Program{
+				Name: name, Role: "start", Database: path, Point: point, Nth: 1, Linger: true, Lease: time.Minute, Poll: time.Second,
 			})
-			r.hear(t, saidUp, nil)
+			r.Hear(t, fleettest.SaidUp, nil)
 			return r
 		}
 		doomed := start("doomed", point)
-		var others []*running
+		var others []*fleettest.Process
 		for i := range processes - 1 {
 			others = append(others, start("process-"+strconv.Itoa(i), ""))
 		}
-		doomed.give(t)
-		doomed.hear(t, saidCrash, nil)
+		doomed.Give(t)
+		doomed.Hear(t, fleettest.SaidCrash, nil)
 		for _, r := range others {
-			r.give(t)
+			r.Give(t)
 		}
-		doomed.give(t)
-		<-doomed.ended
-		if !doomed.killed() {
-			t.Errorf("round %d: the process was not killed at %q: %s", round, point, doomed.problem())
+		doomed.Give(t)
+		<-doomed.Ended()
+		if !doomed.Killed() {
+			t.Errorf("round %d: the process was not killed at %q: %s", round, point, doomed.Problem())
 		}
 		again := start("doomed again", "")
-		again.give(t)
+		again.Give(t)
 		for _, r := range append(others, again) {
-			<-r.ended
-			if r.err != nil {
-				t.Errorf("round %d: %s: %v: %s", round, r.Name, r.err, r.stderr.String())
+			<-r.Ended()
+			if problem := r.Problem(); problem != "" {
+				t.Errorf("round %d: %s: %s", round, r.Name, problem)
 			}
 		}
 		checkSetUp(t, path)
@@ -82,14 +83,14 @@ func TestProcessesReadAndWrite(t *testing.T) {
 	if err := s.Setup(t.Context()); err != nil {
 		t.Fatalf("setup: %v", err)
 	}
-	var all []*running
+	var all []*fleettest.Process
 	for i := range processes {
-		all = append(all, launch(t, program{
-			Name: "count-" + strconv.Itoa(i), Role: "count", Path: path, Events: transactions, Lease: time.Minute, Poll: time.Second,
+		all = append(all, fleettest.Launch(t, fleettest.Program{
+			Name: "count-" + strconv.Itoa(i), Role: "count", Database: path, Events: transactions, Lease: time.Minute, Poll: time.Second,
 		}))
 	}
 	for _, r := range all {
-		r.hear(t, saidUp, nil)
+		r.Hear(t, fleettest.SaidUp, nil)
 	}
 	reader, err := s.Reader().BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -99,10 +100,10 @@ func TestProcessesReadAndWrite(t *testing.T) {
 		t.Fatalf("the counter is at %d before the start", n)
 	}
 	for _, r := range all {
-		r.give(t)
+		r.Give(t)
 	}
 	for range transactions / 2 {
-		all[0].hear(t, saidTurn, nil)
+		all[0].Hear(t, fleettest.SaidTurn, nil)
 	}
 	checkpoint(t, path)
 	if n := counted(t, reader); n != 0 {
@@ -113,8 +114,8 @@ func TestProcessesReadAndWrite(t *testing.T) {
 	}
 	checkpoint(t, path)
 	for _, r := range all {
-		<-r.ended
-		if problem := r.problem(); problem != "" {
+		<-r.Ended()
+		if problem := r.Problem(); problem != "" {
 			t.Errorf("%s: %s", r.Name, problem)
 		}
 	}
@@ -162,21 +163,23 @@ func TestProcessesShareTheWork(t *testing.T) {
 
 // shareTheWork lets processes work, and disturbs them as disturb does until its
 // context ends.
-func shareTheWork(t *testing.T, disturb func(ctx context.Context, workers []*running)) {
+func shareTheWork(t *testing.T, disturb func(ctx context.Context, workers []*fleettest.Process)) {
 	t.Helper()
 	const workers, publishers, orders = 6, 2, 25
-	f := newFleet(t, 1)
-	f.lease = 3 * time.Minute // so that none runs out, however slow the machine
-	var all []*running
-	launchAll := func(role string, n int) []*running {
-		var list []*running
+	path := filepath.Join(t.TempDir(), "shop.db")
+	prepare(t, path)
+	f := fleettest.NewFleet(t, path, fleettest.Points{}, 1)
+	f.Lease = 3 * time.Minute // so that none runs out, however slow the machine
+	var all []*fleettest.Process
+	launchAll := func(role string, n int) []*fleettest.Process {
+		var list []*fleettest.Process
 		for i := range n {
-			p := f.program(role, fleetWorkers+i, fmt.Sprintf("%s-%d", role, i))
+			p := f.Program(role, fleettest.Workers+i, fmt.Sprintf("%s-%d", role, i))
 			p.Seed = uint64(i)
 			if role == "publish" {
 				p.Events = orders
 			}
-			list = append(list, launch(t, p))
+			list = append(list, fleettest.Launch(t, p))
 		}
 		all = append(all, list...)
 		return list
@@ -192,35 +195,34 @@ func shareTheWork(t *testing.T, disturb func(ctx context.Context, workers []*run
 		}
 	}()
 	for _, r := range publishing {
-		<-r.ended
+		<-r.Ended()
 	}
-	s := open(t, f.path, sqlite.Config{})
-	f.await(s, atWork...)
+	s := open(t, path, sqlite.Config{})
+	fleettest.Await(t, s, nil, atWork...)
 	cancel()
 	<-done
 	for _, r := range atWork {
-		r.mustEnd(t)
+		r.MustEnd(t)
 	}
 	for _, r := range all {
-		if problem := r.problem(); problem != "" {
+		if problem := r.Problem(); problem != "" {
 			t.Errorf("%s: %s", r.Name, problem)
 		}
 	}
-	r := newReport(t, f)
-	r.read(s)
-	r.check()
-	if r.lost > 0 {
-		t.Errorf("%d leases were lost", r.lost)
+	r := fleettest.NewReport(t, f, contents(t, s))
+	r.Check()
+	if r.Lost() > 0 {
+		t.Errorf("%d leases were lost", r.Lost())
 	}
 	placed := 0
-	for d, list := range r.byDelivery {
+	for d, n := range r.Executions() {
 		want := 1
-		if d.handler == handlerFlaky {
+		if d[1] == fleettest.HandlerFlaky {
 			want = 2
 			placed++
 		}
-		if len(list) != want {
-			t.Errorf("F48: %d executions of %s for %s, want %d", len(list), d.event, d.handler, want)
+		if n != want {
+			t.Errorf("F48: %d executions of %s for %s, want %d", n, d[0], d[1], want)
 		}
 	}
 	if placed != publishers*orders {
@@ -236,18 +238,18 @@ func TestProcessWakesAnother(t *testing.T) {
 	prepare(t, path)
 	s := open(t, path, sqlite.Config{})
 	bus := steeringBus(t, s)
-	worker := launch(t, program{Name: "worker", Role: "work", Path: path, Steered: true, Lease: time.Minute, Poll: time.Hour})
+	worker := fleettest.Launch(t, fleettest.Program{Name: "worker", Role: "work", Database: path, Steered: true, Lease: time.Minute, Poll: time.Hour})
 	for i := range 20 {
 		id := "o-" + strconv.Itoa(i)
 		if i%2 == 0 {
-			steer(t, bus, orderPlaced.New(order{ID: id}, relaybus.ID(id)))
+			steer(t, bus, fleettest.OrderPlaced.New(fleettest.OrderOf{ID: id}, relaybus.ID(id)))
 		} else {
 			// Not even this process knows of the commit.
 			tx, err := s.DB().BeginTx(t.Context(), nil)
 			if err != nil {
 				t.Fatalf("begin: %v", err)
 			}
-			err = bus.PublishTx(t.Context(), sqlite.Join(tx), orderPlaced.New(order{ID: id}, relaybus.ID(id)))
+			err = bus.PublishTx(t.Context(), sqlite.Join(tx), fleettest.OrderPlaced.New(fleettest.OrderOf{ID: id}, relaybus.ID(id)))
 			if err != nil {
 				t.Fatalf("publish: %v", err)
 			}
@@ -255,9 +257,9 @@ func TestProcessWakesAnother(t *testing.T) {
 				t.Fatalf("commit: %v", err)
 			}
 		}
-		worker.hear(t, saidSucceeded, func(e entry) bool { return e.Event == id })
+		worker.Hear(t, fleettest.SaidSucceeded, func(e fleettest.Entry) bool { return e.Event == id })
 	}
-	worker.mustEnd(t)
+	worker.MustEnd(t)
 }
 
 // steeringBus is a started bus that publishes for the steered handlers.
@@ -267,8 +269,7 @@ func steeringBus(t *testing.T, s *sqlite.Store) *relaybus.Bus {
 	if err != nil {
 		t.Fatalf("new bus: %v", err)
 	}
-	p := &actor{program: program{Lease: time.Minute}}
-	if err := bus.Subscribe(p.steered()...); err != nil {
+	if err := bus.Subscribe(fleettest.Steered(time.Minute)...); err != nil {
 		t.Fatalf("subscribe: %v", err)
 	}
 	if err := bus.Start(t.Context()); err != nil {

@@ -12,27 +12,21 @@ import (
 	"time"
 
 	"github.com/relaybus-go/relaybus"
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/sqlite"
 )
 
-func (r *running) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := r.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("send %v to %s: %v", s, r.Name, err)
-	}
-}
-
 // stop stops a process that does not hold the lock of the file, as everybody
 // would have to wait for it then.
-func (c *comeback) stop(t *testing.T, r *running) {
+func (c *comeback) stop(t *testing.T, r *fleettest.Process) {
 	t.Helper()
 	tx, err := c.store.DB().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("begin: %v", err)
 	}
-	r.signal(t, syscall.SIGSTOP)
+	r.Signal(t, syscall.SIGSTOP)
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(r.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+	if _, err := syscall.Wait4(r.PID(), &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("%s did not stop: %v", r.Name, err)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -48,27 +42,27 @@ func TestStoppedProcessComesBack(t *testing.T) {
 	for _, test := range []struct {
 		handler, result string
 	}{
-		{steeredPlain, resultSuccess},
-		{steeredPlain, resultFailure},
-		{steeredPlain, resultPermanent},
-		{steeredTx, resultSuccess},
-		{steeredTx, resultFailure},
-		{steeredTx, resultPermanent},
+		{fleettest.SteeredPlain, fleettest.ResultSuccess},
+		{fleettest.SteeredPlain, fleettest.ResultFailure},
+		{fleettest.SteeredPlain, fleettest.ResultPermanent},
+		{fleettest.SteeredTx, fleettest.ResultSuccess},
+		{fleettest.SteeredTx, fleettest.ResultFailure},
+		{fleettest.SteeredTx, fleettest.ResultPermanent},
 	} {
 		for _, heir := range []string{"w", "x"} {
 			t.Run(strings.Join([]string{test.handler, test.result, "heir", heir}, " "), func(t *testing.T) {
 				t.Parallel()
 				c := newComeback(t, test.handler, test.result)
 				c.stop(t, c.first)
-				other := launch(t, c.program("other", heir, false))
-				other.hear(t, saidSucceeded, nil)
-				c.first.give(t)
-				c.first.signal(t, syscall.SIGCONT)
-				c.first.hear(t, saidLost, nil)
-				c.first.mustEnd(t)
-				other.mustEnd(t)
-				for e := range c.first.said {
-					if slices.Contains([]string{saidSucceeded, saidRetried, saidBuried, saidReleased}, e.What) {
+				other := fleettest.Launch(t, c.program("other", heir, false))
+				other.Hear(t, fleettest.SaidSucceeded, nil)
+				c.first.Give(t)
+				c.first.Signal(t, syscall.SIGCONT)
+				c.first.Hear(t, fleettest.SaidLost, nil)
+				c.first.MustEnd(t)
+				other.MustEnd(t)
+				for e := range c.first.Said() {
+					if slices.Contains([]string{fleettest.SaidSucceeded, fleettest.SaidRetried, fleettest.SaidBuried, fleettest.SaidReleased}, e.What) {
 						t.Errorf("the process that had lost its lease said %q", e.What)
 					}
 				}
@@ -83,21 +77,20 @@ func TestStoppedProcessComesBack(t *testing.T) {
 // completes the delivery in the end.
 func TestProcessStoppedInItsTransaction(t *testing.T) {
 	t.Parallel()
-	c := newComeback(t, steeredTx, resultEffectFirst)
-	c.first.hear(t, saidTurn, nil)
-	c.first.signal(t, syscall.SIGSTOP)
-	other := launch(t, c.program("other", "w", false))
-	wait(t.Context(), 2*c.lease)
-	c.first.give(t)
-	c.first.signal(t, syscall.SIGCONT)
+	c := newComeback(t, fleettest.SteeredTx, fleettest.ResultEffectFirst)
+	c.first.Hear(t, fleettest.SaidTurn, nil)
+	c.first.Signal(t, syscall.SIGSTOP)
+	other := fleettest.Launch(t, c.program("other", "w", false))
+	fleettest.Wait(t.Context(), 2*c.lease)
+	c.first.Give(t)
+	c.first.Signal(t, syscall.SIGCONT)
 	// The first one may get it again, and waits then.
 	for range 8 {
-		c.first.give(t)
+		c.first.Give(t)
 	}
-	f := &fleet{t: t}
-	f.await(c.store, c.first, other)
-	c.first.mustEnd(t)
-	other.mustEnd(t)
+	fleettest.Await(t, c.store, nil, c.first, other)
+	c.first.MustEnd(t)
+	other.MustEnd(t)
 	c.check(t)
 }
 
@@ -106,7 +99,7 @@ type comeback struct {
 	path  string
 	lease time.Duration
 	store *sqlite.Store
-	first *running
+	first *fleettest.Process
 }
 
 func newComeback(t *testing.T, handler, result string) *comeback {
@@ -115,19 +108,19 @@ func newComeback(t *testing.T, handler, result string) *comeback {
 	prepare(t, c.path)
 	c.store = open(t, c.path, sqlite.Config{})
 	bus := steeringBus(t, c.store)
-	c.first = launch(t, c.program("first", "w", true))
-	m := orderPlaced.New(order{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
-	if handler == steeredTx {
-		m = orderBooked.New(order{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
+	c.first = fleettest.Launch(t, c.program("first", "w", true))
+	m := fleettest.OrderPlaced.New(fleettest.OrderOf{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
+	if handler == fleettest.SteeredTx {
+		m = fleettest.OrderBooked.New(fleettest.OrderOf{ID: "o", Result: result}, relaybus.ID("o"), relaybus.Key("k"))
 	}
 	steer(t, bus, m)
-	c.first.hear(t, saidStart, func(e entry) bool { return e.Handler == handler })
+	c.first.Hear(t, fleettest.SaidStart, func(e fleettest.Entry) bool { return e.Handler == handler })
 	return c
 }
 
-func (c *comeback) program(name, owner string, hold bool) program {
-	return program{
-		Name: name, Role: "work", Path: c.path, Owner: owner, Steered: true, Hold: hold, Lease: c.lease, Poll: 50 * time.Millisecond,
+func (c *comeback) program(name, owner string, hold bool) fleettest.Program {
+	return fleettest.Program{
+		Name: name, Role: "work", Database: c.path, Owner: owner, Steered: true, Hold: hold, Lease: c.lease, Poll: 50 * time.Millisecond,
 	}
 }
 
@@ -156,13 +149,13 @@ func (c *comeback) check(t *testing.T) {
 // leases.
 func TestProcessesShareTheWorkWhileSomeAreStopped(t *testing.T) {
 	t.Parallel()
-	shareTheWork(t, func(ctx context.Context, workers []*running) {
+	shareTheWork(t, func(ctx context.Context, workers []*fleettest.Process) {
 		for i := 0; ctx.Err() == nil; i++ {
 			r := workers[i%len(workers)]
-			r.signal(t, syscall.SIGSTOP)
-			wait(ctx, 200*time.Millisecond)
-			r.signal(t, syscall.SIGCONT)
-			wait(ctx, 100*time.Millisecond)
+			r.Signal(t, syscall.SIGSTOP)
+			fleettest.Wait(ctx, 200*time.Millisecond)
+			r.Signal(t, syscall.SIGCONT)
+			fleettest.Wait(ctx, 100*time.Millisecond)
 		}
 	})
 }

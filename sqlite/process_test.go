@@ -1,77 +1,72 @@
 package sqlite_test
 
 import (
-	"math/rand/v2"
 	"os"
-	"slices"
-	"strconv"
+	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/sqlite"
 )
 
-// Variables of the soak: how long it goes on, and from which seed.
-const (
-	soakVariable = "RELAYBUS_SOAK"
-	seedVariable = "RELAYBUS_SEED"
-)
+// walLimit is what the write-ahead log may grow to: the limit that the store
+// sets, which is far above the size at which it is taken up.
+const walLimit = 64 << 20
+
+func fleetPoints() fleettest.Points {
+	return fleettest.Points{
+		Setup:     []string{"commit set up store"},
+		Publisher: []string{fleettest.PointRow, "commit run transaction", "committed run transaction"},
+		Worker: []string{
+			"reaped an owner", "commit claim deliveries", "committed claim deliveries",
+			fleettest.PointHandler, fleettest.PointInTx, fleettest.PointComplete, fleettest.PointCompleted,
+			"commit settlement", "committed settlement",
+			"commit extend leases", "commit relinquish owner",
+		},
+		Seldom:  []string{"reaped an owner", "commit extend leases", "commit relinquish owner"},
+		Leaving: "commit relinquish owner",
+	}
+}
 
 // F22 I1–I6: four workers and two publishers on one file are killed two hundred
 // times, at points in the store and in the code of the user, and at any moment.
-// Nothing is lost, invented, doubled or reordered. With RELAYBUS_SOAK it begins
-// again with a new file until that time has passed. RELAYBUS_SEED repeats what
-// each place of the fleet draws; who gets where first is up to the machine.
+// Nothing is lost, invented, doubled or reordered.
 func TestProcessSoak(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", seedVariable, err)
-		}
-	}
-	var soak time.Duration
-	if text := os.Getenv(soakVariable); text != "" {
-		var err error
-		if soak, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", soakVariable, err)
-		}
-	}
-	began := time.Now()
-	for round := uint64(0); !t.Failed() && (round == 0 || time.Since(began) < soak); round++ {
-		processRound(t, seed+round)
-	}
+	fleettest.Soak(t, func(seed uint64) { processRound(t, seed) })
 }
 
 func processRound(t *testing.T, seed uint64) {
 	t.Helper()
-	f := newFleet(t, seed)
-	cancel := f.limit()
-	defer cancel()
-	f.killInSetup()
-	f.killAtWork()
-	t.Log(f.table())
-	for _, point := range slices.Concat(setupPoints(), workerPoints(), publisherPoints()) {
-		if f.hits[point] < fleetHits {
-			t.Errorf("%d processes were killed at %q, want %d", f.hits[point], point, fleetHits)
+	path := filepath.Join(t.TempDir(), "shop.db")
+	prepare(t, path)
+	f := fleettest.NewFleet(t, path, fleetPoints(), seed)
+	defer f.Limit()()
+	wal := int64(0)
+	f.Buried = func(*fleettest.Process) {
+		if info, err := os.Stat(path + "-wal"); err == nil {
+			wal = max(wal, info.Size())
 		}
 	}
-	if f.kills() < fleetKills {
-		t.Errorf("%d kills, want %d", f.kills(), fleetKills)
+	f.KillInSetup()
+	f.KillAtWork()
+	t.Log(f.Table())
+	t.Logf("the write-ahead log had up to %d KiB", wal>>10)
+	if wal > walLimit {
+		t.Errorf("F67: the write-ahead log grew to %d bytes", wal)
 	}
+	f.CheckKills()
 	if t.Failed() {
 		return
 	}
-	s, err := sqlite.Open(f.path)
+	s, err := sqlite.Open(path)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	f.drain(s)
-	r := newReport(t, f)
-	r.read(s)
+	f.Drain(s, nil)
+	kept := contents(t, s)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	r.check()
+	fleettest.NewReport(t, f, kept).Check()
 }

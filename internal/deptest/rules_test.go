@@ -77,6 +77,14 @@ func workspace() []module {
 			},
 		},
 		{
+			// Tests only, with the libraries that services use on PostgreSQL.
+			dir:        "postgres/ormtest",
+			unreleased: true,
+			packages: map[string]rule{
+				"...": {tests: append([]string{"postgres", servers}, public...)},
+			},
+		},
+		{
 			dir:        "examples",
 			requires:   []string{root, root + "/sqlite"},
 			unreleased: true,
