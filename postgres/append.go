@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-
 	"hash/fnv"
 	"slices"
 	"time"
@@ -101,7 +100,7 @@ func (s *Store) Append(
 		return nil, translate(op, err)
 	}
 	if a.added {
-		t.appended(s)
+		t.appended(s) //nolint:contextcheck // The notifier outlives the call.
 	}
 	return a.list, nil
 }

@@ -106,7 +106,7 @@ func (a *attempting) run(ctx context.Context) error {
 
 // begin opens the reading: what ends from now on may still be seen by it.
 func (a *attempting) begin() {
-	a.picker = lane.NewPicker(a.r.Limit-a.claiming.total, a.busy)
+	a.picker = lane.NewPicker(a.r.Limit-a.total, a.busy)
 	a.rows, a.next, a.got = make([][]candidate, len(a.wants)), make([]int, len(a.wants)), make([]int, len(a.wants))
 	a.waits = make([]int, len(a.wants))
 	a.read, a.took, a.whole = make(map[slice]*reading), make(map[slice]struct{}), make(map[slice]struct{})

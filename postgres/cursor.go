@@ -28,6 +28,6 @@ func parseCursor(text string) (cursor, bool) {
 	}
 	event, err1 := strconv.ParseInt(a, 36, 64)
 	handler, err2 := strconv.ParseInt(b, 36, 32)
-	c := cursor{event, int32(handler)} //nolint:gosec // 32 bits were parsed
+	c := cursor{event, int32(handler)}
 	return c, err1 == nil && err2 == nil && event > 0 && handler > 0 && c.String() == text
 }

@@ -139,7 +139,7 @@ func isBroken(err error) bool {
 		typed, ok := errors.AsType[*store.Error](err)
 		var connect *pgconn.ConnectError
 		if ok || errors.As(err, &connect) {
-			return ok && typed.Class == store.ErrUnavailable
+			return ok && errors.Is(typed, store.ErrUnavailable)
 		}
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
 			!errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, pgx.ErrTxClosed)

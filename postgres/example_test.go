@@ -42,7 +42,7 @@ func example(ctx context.Context, url string) (err error) {
 	if _, err := pool.Exec(ctx, `CREATE TABLE orders (id text); CREATE TABLE ledger (id text)`); err != nil {
 		return err
 	}
-	s, err := postgres.New(pool, postgres.Config{})
+	s, err := postgres.New(pool, postgres.Config{}) //nolint:contextcheck // New connects to nothing.
 	if err != nil {
 		return err
 	}

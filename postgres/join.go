@@ -196,7 +196,7 @@ func (t *transaction) isOpen(ctx context.Context, op string) error {
 // beginText returns how to begin a transaction of the caller's on a connection. It
 // sets what the defaults of the role or the database would make unfit for one:
 // they are asked for once for each connection.
-func (s *Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error) {
+func (*Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error) {
 	const name = "relaybus begin"
 	data := conn.Conn().PgConn().CustomData()
 	if text, ok := data[name].(string); ok {
@@ -213,13 +213,9 @@ func (s *Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, erro
 	if commits == "off" || commits == "local" {
 		text += "; set local synchronous_commit = on"
 	}
-	for setting, value := range map[string]string{
-		"statement_timeout": statement, "lock_timeout": locks, "idle_in_transaction_session_timeout": idle,
-	} {
-		if value != "0" {
-			// The time budget of the bus bounds the transaction.
-			text += "; set local " + setting + " = 0"
-		}
+	if statement != "0" || locks != "0" || idle != "0" {
+		// The time budget of the bus bounds the transaction.
+		text += "; set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 	}
 	data[name] = text
 	return text, nil

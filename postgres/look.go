@@ -93,7 +93,7 @@ func (s *Store) on(ctx context.Context, op string, fn func(ctx context.Context, 
 			x := &session{querier: native{conn}, s: s}
 			err = cmp.Or(x.current(ctx), err)
 		}
-		s.release(conn, err)
+		s.release(ctx, conn, err)
 		return translate(op, err)
 	})
 }
@@ -146,7 +146,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 		handlers = newSpecial()
 		p := &pipeline{s: c.s}
 		p.begin()
-		p.add(c.s.sql.ownLease, func(scan func(...any) error) (bool, error) {
+		p.add(c.s.sql.ownLease, func(func(...any) error) (bool, error) {
 			found = true
 			return true, nil
 		}, me)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/internal/pgserver"
 	"github.com/relaybus-go/relaybus/store/storetest"
 )
@@ -13,6 +14,9 @@ var cluster pgserver.Cluster //nolint:gochecknoglobals // Go has no other way fr
 func TestMain(m *testing.M) {
 	if storetest.IsWorker() {
 		os.Exit(storetest.WorkerMain(conformanceWorker()))
+	}
+	if fleettest.IsProgram() {
+		os.Exit(fleettest.Main(openShop))
 	}
 	os.Exit(cluster.Run(m))
 }

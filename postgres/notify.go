@@ -46,7 +46,7 @@ func (n *notifier) tell(c chan struct{}) {
 	if n.cancel != nil || n.stopped {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // It outlives every call, and ends with Close.
 	n.cancel = cancel
 	go n.run(ctx)
 }

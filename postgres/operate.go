@@ -402,7 +402,7 @@ func (s *Store) DropPending(ctx context.Context, handler string, limit int, now 
 		}
 		all := make([]slice, 256)
 		for i := range all {
-			all[i] = slice{ref, uint8(i)} //nolint:gosec // below 256
+			all[i] = slice{ref, uint8(i)}
 		}
 		if err := x.lockMoves(ctx, ref); err != nil {
 			return err

@@ -49,9 +49,9 @@ func (s *Store) acquireFrom(ctx context.Context, op string, pool *pgxpool.Pool) 
 
 // release gives a connection back. One on which err says that the server takes no
 // writes is closed, and so are the idle ones: they lead to the same server.
-func (s *Store) release(conn *pgxpool.Conn, err error) {
+func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 	if err != nil && isBroken(err) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Conn().Close(ctx) // The connection is of no use any more.
 		if stateOf(err) == codeReadOnly {
@@ -63,7 +63,7 @@ func (s *Store) release(conn *pgxpool.Conn, err error) {
 
 // retry runs a transaction of the store's own again while it is refused because
 // of a concurrent one or of a broken connection. Nothing has been committed then.
-func (s *Store) retry(ctx context.Context, op string, run func(ctx context.Context) error) error {
+func (*Store) retry(ctx context.Context, op string, run func(ctx context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := run(ctx)
 		if err == nil || attempt == attempts || ctx.Err() != nil || !isTransient(err) {
@@ -88,7 +88,7 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 			return err
 		}
 		var failed error
-		defer func() { s.release(conn, failed) }()
+		defer func() { s.release(ctx, conn, failed) }()
 		within, cancel := lasting(ctx)
 		defer cancel()
 		if failed = s.begin(within, conn); failed != nil {
@@ -163,7 +163,7 @@ func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context
 			return err
 		}
 		var failed error
-		defer func() { s.release(conn, failed) }()
+		defer func() { s.release(ctx, conn, failed) }()
 		if _, failed = conn.Exec(ctx, beginReading); failed != nil {
 			return translate(op, failed)
 		}

@@ -122,7 +122,7 @@ func newOwnerID() (int64, error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return 0, err
 	}
-	return int64(binary.BigEndian.Uint64(b[:])>>2) + 1, nil //nolint:gosec // 62 bits fit
+	return int64(binary.BigEndian.Uint64(b[:])>>2) + 1, nil
 }
 
 // reconcile makes the database list for the owner exactly what this instance
@@ -179,13 +179,14 @@ func (c *claiming) reconcile(ctx context.Context) error {
 		x.onCommit(func() {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
-			c.w.doubt, c.w.emptied = false, nil
+			c.w.doubt = false
+			c.w.dropped(stale)
 		})
 		return nil
 	})
 }
 
-func (c *claiming) hintOf(x *session, scan func(...any) error) error {
+func (*claiming) hintOf(x *session, scan func(...any) error) error {
 	var event int64
 	var at slice
 	var number int16

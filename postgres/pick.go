@@ -132,7 +132,7 @@ func (a *attempting) record(ctx context.Context) error {
 	a.w.mu.Lock()
 	a.w.number++ // A number is not used again, even if this fails.
 	number := a.w.number
-	emptied := a.w.emptied
+	emptied := slices.Clone(a.w.emptied)
 	a.w.mu.Unlock()
 	a.park(p)
 	if len(a.picks) > 0 {
@@ -155,7 +155,7 @@ func (a *attempting) record(ctx context.Context) error {
 		return err
 	}
 	a.s.crash("recorded a claim")
-	a.handOut(number, len(emptied))
+	a.handOut(number, emptied)
 	return nil
 }
 
@@ -169,10 +169,10 @@ func listOf(picks []candidate) (events []int64, handlers, gens []int32, lanes []
 }
 
 // handOut notes a claim that is committed.
-func (a *attempting) handOut(number int64, emptied int) {
+func (a *attempting) handOut(number int64, emptied []int64) {
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
-	a.w.emptied = slices.Delete(a.w.emptied, 0, emptied)
+	a.w.dropped(emptied)
 	if a.renew {
 		a.w.lease = max(a.w.lease, a.until)
 	}
@@ -180,7 +180,7 @@ func (a *attempting) handOut(number int64, emptied int) {
 		a.w.owns[at] = struct{}{}
 	}
 	a.w.turns++
-	a.claiming.total += len(a.picks)
+	a.total += len(a.picks)
 	for i := range a.picks {
 		d := &a.picks[i]
 		lease := store.Lease{

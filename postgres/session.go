@@ -163,8 +163,6 @@ type session struct {
 	committed []func()
 	// private says that no caller has a hand in the transaction.
 	private bool
-	// groups has the alias sets that it has read.
-	groups map[int32][]int32
 }
 
 func (x *session) onCommit(f func()) { x.committed = append(x.committed, f) }

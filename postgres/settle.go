@@ -314,7 +314,7 @@ func (e *ending) conclude() {
 	for i, d := range e.keys {
 		e.w.remove(d, e.list[i].Lease.Token)
 	}
-	e.w.emptied = slices.DeleteFunc(e.w.emptied, func(claim int64) bool { return slices.Contains(e.dropped, claim) })
+	e.w.dropped(e.dropped)
 	e.w.mu.Unlock()
 	for _, l := range e.hints {
 		e.s.hint(l.at, l.due)

@@ -101,7 +101,7 @@ func (s *Store) schemaOf(ctx context.Context, op string) (has versions, err erro
 		}
 		x := &session{querier: native{conn}, s: s}
 		has, err = x.schemaVersion(ctx)
-		s.release(conn, err)
+		s.release(ctx, conn, err)
 		return translate(op, err)
 	})
 	return has, err
@@ -131,7 +131,7 @@ func (s *Store) migrate(ctx context.Context, op string, steps []string) error {
 		if failed != nil && !errors.Is(failed, store.ErrOutcomeUnknown) {
 			rollback(ctx, conn)
 		}
-		s.release(conn, failed)
+		s.release(ctx, conn, failed)
 		if stateOf(failed) == codeLockNotAvailable {
 			// Not to be tried again: it has waited as long as it was told.
 			return &store.Error{
@@ -253,7 +253,7 @@ func (s *Store) learnIdentity(ctx context.Context, op string) error {
 		if _, err = x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta()...); err == nil && has {
 			found, err = x.row(ctx, s.sql.identify, []any{&id})
 		}
-		s.release(conn, err)
+		s.release(ctx, conn, err)
 		switch {
 		case err != nil:
 			return translate(op, err)

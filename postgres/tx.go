@@ -195,7 +195,7 @@ func (t *transaction) open(ctx context.Context) (querier, error) {
 			t.native, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 		}
 		if err != nil {
-			s.release(conn, err)
+			s.release(ctx, conn, err)
 			return translate(t.op, err)
 		}
 		t.conn, q = conn, native{t.native}
@@ -222,7 +222,7 @@ func (t *transaction) end(ctx context.Context) {
 	}
 	t.done = true
 	if t.conn != nil {
-		t.owner.release(t.conn, t.broken)
+		t.owner.release(ctx, t.conn, t.broken)
 		t.conn = nil
 	}
 }
@@ -291,7 +291,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		f()
 	}
 	if t.adds {
-		t.owner.notifier.tell(t.owner.notifier.published)
+		t.owner.notifier.tell(t.owner.notifier.published) //nolint:contextcheck // The notifier outlives the call.
 	}
 	return nil
 }

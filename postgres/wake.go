@@ -19,6 +19,9 @@ func (s *Store) channel() string {
 	return fmt.Sprintf("relaybus_%016x", h.Sum64())
 }
 
+// listening names the step.
+const listening = "listen for notifications"
+
 // probeTime is how long the probe of a notification may take.
 const probeTime = 2 * time.Second
 
@@ -30,13 +33,12 @@ const probeTime = 2 * time.Second
 // keeps the session from the connection, which is logged once. Deliveries are then
 // found by polling alone.
 func (s *Store) Wake(ctx context.Context, signal func()) error {
-	const op = "listen for notifications"
 	if s.closed.Load() {
-		return store.NewError(op, store.ErrClosed, "", nil)
+		return store.NewError(listening, store.ErrClosed, "", nil)
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err != nil {
-		return stopped(ctx, op, err)
+		return stopped(ctx, err)
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
@@ -44,16 +46,16 @@ func (s *Store) Wake(ctx context.Context, signal func()) error {
 		_ = conn.Close(closing) // It has no transaction that could be lost.
 	}()
 	if _, err := conn.Exec(ctx, "listen "+quote(s.channel())); err != nil {
-		return stopped(ctx, op, err)
+		return stopped(ctx, err)
 	}
 	signal() // for what was missed before
 	if err := s.probe(ctx, conn, signal); err != nil {
-		return stopped(ctx, op, err)
+		return stopped(ctx, err)
 	}
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
-			return stopped(ctx, op, err)
+			return stopped(ctx, err)
 		}
 		if n.Payload != s.instance {
 			signal()
@@ -88,9 +90,9 @@ func (s *Store) probe(ctx context.Context, conn *pgx.Conn, signal func()) error 
 }
 
 // stopped is nil when the context has ended: that is how listening ends.
-func stopped(ctx context.Context, op string, err error) error {
+func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // See above.
 	}
-	return translate(op, err)
+	return translate(listening, err)
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -174,6 +175,11 @@ func (w *worker) remove(d deliveryKey, token lane.Token) {
 	if r.key != "" {
 		lower(w.keys, orderKey{d.handler, r.key})
 	}
+}
+
+// dropped notes that the claim records are deleted. The caller holds the mutex.
+func (w *worker) dropped(claims []int64) {
+	w.emptied = slices.DeleteFunc(w.emptied, func(claim int64) bool { return slices.Contains(claims, claim) })
 }
 
 // lower counts down, and reports whether that was the last one.
