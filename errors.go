@@ -64,6 +64,11 @@ var (
 	ErrInvalidArgument = store.ErrInvalidArgument
 )
 
+// ErrClockSkew: the clock of this process is further off the database server's
+// than a third of the lease. Leases are times, so a process whose clock is ahead
+// would take over from workers that are alive. It matches [ErrConfiguration].
+var ErrClockSkew = fmt.Errorf("%w: clock is off", ErrConfiguration)
+
 // Causes with which a handler's context is cancelled (context.Cause).
 var (
 	// ErrHandlerTimeout: the handler ran into its timeout.

@@ -158,6 +158,9 @@ func (b *Bus) prepare(ctx context.Context) error {
 			return fmt.Errorf("set up store: %w", err)
 		}
 	}
+	if err := b.checkClock(ctx); err != nil {
+		return err
+	}
 	if !b.cfg.NoCatalog {
 		if err := b.loadCatalog(ctx); err != nil {
 			return err
@@ -175,6 +178,28 @@ func (b *Bus) prepare(ctx context.Context) error {
 	b.mu.Lock()
 	b.prepared = true
 	b.mu.Unlock()
+	return nil
+}
+
+// checkClock compares the clock with that of the database's server, if it has one.
+// A clock that was put in place of the system's is left alone: it is not meant to
+// be anybody else's.
+func (b *Bus) checkClock(ctx context.Context) error {
+	server, ok := b.store.(store.Timekeeper)
+	if own, system := b.cfg.Clock.(stampClock); !ok || !system || own.Clock != (SystemClock{}) {
+		return nil
+	}
+	before := b.cfg.Clock.Now()
+	theirs, err := server.ServerTime(ctx)
+	if err != nil {
+		return fmt.Errorf("compare clocks: %w", err)
+	}
+	after := b.cfg.Clock.Now()
+	// How long the question took is no difference.
+	off := max(before.Sub(theirs), theirs.Sub(after), 0)
+	if limit := b.cfg.LeaseDuration / 3; off > limit {
+		return fmt.Errorf("compare clocks: %w: %v from the database server's, a lease of %v allows %v", ErrClockSkew, off, b.cfg.LeaseDuration, limit)
+	}
 	return nil
 }
 

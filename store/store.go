@@ -66,6 +66,13 @@ type Waker interface {
 	Wake(ctx context.Context, signal func()) error
 }
 
+// Timekeeper is an optional ability: a server with a clock of its own, which all
+// processes can compare theirs with. Nothing in a store depends on that clock.
+type Timekeeper interface {
+	// ServerTime returns the time of the server.
+	ServerTime(ctx context.Context) (time.Time, error)
+}
+
 // Features declares the differences between stores. The zero value is a store
 // that does everything.
 type Features struct {
