@@ -37,7 +37,7 @@ func TestClockSkew(t *testing.T) {
 		{"behind", clockedStore{off: 11 * time.Minute}, nil, relaybus.ErrClockSkew},
 		{"within bounds", clockedStore{off: 9 * time.Minute}, nil, nil},
 		{"no answer", clockedStore{err: failed}, nil, failed},
-		{"a clock of its own", clockedStore{off: time.Hour}, fixedClock{}, nil},
+		{"a clock of its own", clockedStore{off: time.Hour}, ownClock{}, nil},
 	} {
 		test.store.Store = memstore.New(memstore.Config{})
 		bus, err := relaybus.New(test.store, relaybus.Config{Source: "test", LeaseDuration: 30 * time.Minute, Clock: test.clock})
@@ -58,5 +58,5 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-// fixedClock is a clock that somebody put in place of the system's.
-type fixedClock struct{ relaybus.SystemClock }
+// ownClock is a clock that somebody put in place of the system's.
+type ownClock struct{ relaybus.SystemClock }
