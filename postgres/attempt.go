@@ -15,7 +15,7 @@ import (
 
 // errStale says that a claim has to begin anew: its owner is no more, or the
 // handlers have changed.
-var errStale = errors.New("what the claim goes by has changed")
+var errStale = store.NewError("claim deliveries", store.ErrConflict, "what the claim goes by has changed", nil)
 
 // rounds bounds how often one claim reads.
 const rounds = 64
