@@ -8,20 +8,11 @@ import (
 	"time"
 )
 
-// The tables of the case.
-const (
-	drainName           = "drain"
-	drainCostName       = "drain, processor time"
-	drainClientCostName = "drain, processor time of the client"
-)
+const drainName = "drain"
 
 // drainCase measures how fast a backlog of no-op deliveries is worked off: from
 // the start of the workers to the last durable completion.
 func drainCase(ctx context.Context, b *bench) (err error) {
-	costName := drainCostName
-	if b.platform.clientOnly {
-		costName = drainClientCostName
-	}
 	variant := fmt.Sprintf("%s no-op deliveries, %d at once", thousands(int64(b.drain)), b.workers)
 	templates := make(map[string]string)
 	defer func() {
@@ -46,16 +37,17 @@ func drainCase(ctx context.Context, b *bench) (err error) {
 	for round := range b.rounds {
 		b.logf("drain: round %d", round+1)
 		for _, d := range list {
-			rate, cost, err := b.drainOnce(ctx, d, templates[d.name])
+			used := newTiming(b.clocks())
+			rate, completed, err := b.drainOnce(ctx, d, templates[d.name], used)
 			if err != nil {
 				return fmt.Errorf("%s: %w", d.label, err)
 			}
-			b.report.add(measurement{Case: drainName, Variant: variant, System: d.label, Unit: "deliveries/s"}, rate)
+			m := measurement{Case: drainName, Variant: variant, System: d.label, Unit: "deliveries/s"}
+			b.report.add(m, rate)
+			m.Unit = "µs/delivery"
+			used.report(b.report, m, completed)
 			b.report.checked(drainName, variant, d.label)
-			if cost > 0 {
-				b.report.add(measurement{Case: costName, Variant: variant, System: d.label, Unit: "µs/delivery"}, cost)
-				b.report.checked(costName, variant, d.label)
-			}
+			used.checked(b.report, drainName, variant, d.label)
 		}
 	}
 	return nil
@@ -95,9 +87,9 @@ func (b *bench) fill(ctx context.Context, q queue) error {
 // stalled is how long nothing may happen.
 const stalled = time.Minute
 
-// drainOnce returns deliveries per second, and the microseconds of processor
-// time that each took. All others are stopped after the window, if there is one.
-func (b *bench) drainOnce(ctx context.Context, d entry, template string) (rate, cost float64, err error) {
+// drainOnce returns deliveries per second, and how many there were. All others are
+// stopped after the window, if there is one.
+func (b *bench) drainOnce(ctx context.Context, d entry, template string, used *timing) (rate float64, completed int64, err error) {
 	window := b.drainWindow
 	if d.ours {
 		window = 0
@@ -106,14 +98,17 @@ func (b *bench) drainOnce(ctx context.Context, d entry, template string) (rate, 
 	if err != nil {
 		return 0, 0, fmt.Errorf("copy backlog: %w", err)
 	}
-	w, closeAll, err := b.openWorker(ctx, d.contender, setting{address: address, existing: true, handlers: 1, workers: d.workers})
+	w, closeAll, err := b.openWorker(ctx, d.contender, setting{
+		address: address, existing: true, handlers: 1, workers: d.workers, defaults: d.workers == 0,
+	})
 	if err != nil {
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	var handled, done atomic.Int64
 	all := make(chan struct{})
-	began, used := time.Now(), processorTime()
+	used.start()
+	began := time.Now()
 	stop, err := w.work(ctx,
 		func(order) { handled.Add(1) },
 		func() {
@@ -136,7 +131,7 @@ func (b *bench) drainOnce(ctx context.Context, d entry, template string) (rate, 
 	case <-ctx.Done():
 	}
 	took, completed := time.Since(began).Seconds(), done.Load()
-	used = processorTime() - used
+	used.stop()
 	if err := errors.Join(stop(), ctx.Err()); err != nil {
 		return 0, 0, fmt.Errorf("stop: %w", err)
 	}
@@ -151,5 +146,5 @@ func (b *bench) drainOnce(ctx context.Context, d entry, template string) (rate, 
 	if got := handled.Load(); got != done.Load() || t.waiting != int64(b.drain)-got {
 		return 0, 0, fmt.Errorf("%d were handled and %d completed, and %d of %d wait", got, done.Load(), t.waiting, b.drain)
 	}
-	return float64(completed) / took, used.Seconds() * 1e6 / float64(max(completed, 1)), nil
+	return float64(completed) / took, completed, nil
 }

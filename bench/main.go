@@ -34,22 +34,23 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
-	r, err := measure(ctx, o, progress)
-	if err != nil {
-		return err
+	r, failed := measure(ctx, o, progress)
+	if r == nil {
+		return failed
 	}
+	// What was measured is worth having also when a case has failed.
 	if o.raw != "" {
 		if err := r.saveJSON(o.raw); err != nil {
-			return fmt.Errorf("write raw report: %w", err)
+			failed = errors.Join(failed, fmt.Errorf("write raw report: %w", err))
 		}
 	}
 	if o.json {
-		return r.writeJSON(out)
+		return errors.Join(failed, r.writeJSON(out))
 	}
-	return r.writeTables(out)
+	return errors.Join(failed, r.writeTables(out))
 }
 
-// measure runs the chosen cases.
+// measure runs the chosen cases. There is a report also with the error of a case.
 func measure(ctx context.Context, o options, progress io.Writer) (r *report, err error) {
 	began := time.Now()
 	where, err := o.platform.open(ctx, o)
@@ -66,13 +67,19 @@ func measure(ctx context.Context, o options, progress io.Writer) (r *report, err
 		if !o.chosen(c) {
 			continue
 		}
-		if err := c.run(ctx, b); err != nil {
-			return nil, fmt.Errorf("case %s: %w", c.name, err)
+		if failed := c.run(ctx, b); failed != nil {
+			failed = fmt.Errorf("case %s: %w", c.name, failed)
+			b.logf("%v", failed)
+			r.Failures = append(r.Failures, failed.Error())
+			err = errors.Join(err, failed)
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	r.judge(o.platform.goals)
 	r.Took = time.Since(began).Round(time.Second).String()
-	return r, nil
+	return r, err
 }
 
 // bench is one run.

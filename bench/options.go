@@ -76,9 +76,9 @@ func (o *options) quick() {
 	o.backlogs = []int{500, 2_000}
 	o.blocked = 500
 	o.claims = 3
-	o.pinnedTime = 300 * time.Millisecond
+	o.pinnedTime = 800 * time.Millisecond
 	o.pinnedRates = []int{400, 2_000}
-	o.pinnedWindow = 100 * time.Millisecond
+	o.pinnedWindow = 200 * time.Millisecond
 }
 
 func parseOptions(args []string, usage io.Writer) (options, error) {
@@ -93,8 +93,12 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	db := flags.String("db", platforms()[0].name, "`database` to measure on: sqlite or postgres")
 	names := flags.String("cases", "", "comma-separated `names` of the cases to run: publish, drain, latency, claim, and on "+
 		"PostgreSQL pinned (default all but pinned)")
-	only := flags.String("only", "", "comma-separated `names` of the contenders to run, as the tables have them (default all; "+
-		"in the case pinned relaybus alone)")
+	var contenders []string
+	for _, p := range platforms() {
+		contenders = append(contenders, p.name+" has "+strings.Join(p.contenders(o), ", "))
+	}
+	only := flags.String("only", "", "comma-separated `names` of the contenders to run: "+strings.Join(contenders, "; ")+
+		" (default all, in the case pinned relaybus alone)")
 	flags.StringVar(&o.dir, "dir", "", "`directory` for the files of SQLite (default the system's for temporary files; PostgreSQL's server is there by TMPDIR)")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	flags.StringVar(&o.raw, "raw", "", "also write JSON, with the values of all rounds, to this `file`")

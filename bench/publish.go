@@ -10,12 +10,7 @@ import (
 	"time"
 )
 
-// The tables of the case.
-const (
-	publishName    = "publish"
-	costName       = "publish, processor time"
-	clientCostName = "publish, processor time of the client"
-)
+const publishName = "publish"
 
 // publishVariant is one line of the publish table.
 type publishVariant struct {
@@ -84,9 +79,10 @@ type publisher struct {
 	next     atomic.Int64
 	// transactions that were committed.
 	transactions atomic.Int64
-	// took, used (processor time) and events are those of the round.
-	took, used time.Duration
-	events     int64
+	// took, used and events are those of the round.
+	took   time.Duration
+	used   *timing
+	events int64
 }
 
 // publishSlices is how many turns a contender has in a round, so that a moment
@@ -109,7 +105,7 @@ func (b *bench) publishVariant(ctx context.Context, v publishVariant) (err error
 		if err != nil {
 			return err
 		}
-		list = append(list, &publisher{contender: c, queue: q, closeAll: closeAll})
+		list = append(list, &publisher{contender: c, queue: q, closeAll: closeAll, used: newTiming(b.clocks())})
 	}
 	for round := range b.rounds + 1 {
 		// Round 0 warms up, with one slice each.
@@ -121,14 +117,7 @@ func (b *bench) publishVariant(ctx context.Context, v publishVariant) (err error
 			}
 		}
 		for _, p := range list {
-			rate, cost := p.figures()
-			if round == 0 {
-				continue
-			}
-			b.report.add(measurement{Case: publishName, Variant: v.String(), System: p.name, Unit: "events/s"}, rate)
-			if cost > 0 {
-				b.report.add(measurement{Case: b.costName(), Variant: v.String(), System: p.name, Unit: "µs/event"}, cost)
-			}
+			p.endRound(b.report, v, round > 0)
 		}
 	}
 	for _, p := range list {
@@ -136,16 +125,9 @@ func (b *bench) publishVariant(ctx context.Context, v publishVariant) (err error
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		b.report.checked(publishName, v.String(), p.name)
-		b.report.checked(b.costName(), v.String(), p.name)
+		p.used.checked(b.report, publishName, v.String(), p.name)
 	}
 	return nil
-}
-
-func (b *bench) costName() string {
-	if b.platform.clientOnly {
-		return clientCostName
-	}
-	return costName
 }
 
 // check counts what was published.
@@ -161,13 +143,17 @@ func (p *publisher) check(ctx context.Context, v publishVariant) error {
 	return nil
 }
 
-// figures returns the events per second of the round and the microseconds of
-// processor time that each took, and ends the round.
-func (p *publisher) figures() (rate, cost float64) {
-	rate = float64(p.events) / p.took.Seconds()
-	cost = p.used.Seconds() * 1e6 / float64(p.events)
-	p.took, p.used, p.events = 0, 0, 0
-	return rate, cost
+// endRound reports a round unless it was to warm up.
+func (p *publisher) endRound(r *report, v publishVariant, counts bool) {
+	if !counts {
+		p.used = newTiming(p.used.clocks)
+	} else {
+		m := measurement{Case: publishName, Variant: v.String(), System: p.name, Unit: "events/s"}
+		r.add(m, float64(p.events)/p.took.Seconds())
+		m.Unit = "µs/event"
+		p.used.report(r, m, p.events)
+	}
+	p.took, p.events = 0, 0
 }
 
 // run publishes from all goroutines until the time is over.
@@ -175,7 +161,8 @@ func (p *publisher) run(ctx context.Context, v publishVariant, duration time.Dur
 	var group sync.WaitGroup
 	errs := make([]error, v.goroutines)
 	before := p.transactions.Load()
-	began, used := time.Now(), processorTime()
+	began := time.Now()
+	p.used.start()
 	for i := range v.goroutines {
 		group.Go(func() {
 			for time.Since(began) < duration && errs[i] == nil {
@@ -188,7 +175,7 @@ func (p *publisher) run(ctx context.Context, v publishVariant, duration time.Dur
 	}
 	group.Wait()
 	p.took += time.Since(began)
-	p.used += processorTime() - used
+	p.used.stop()
 	p.events += (p.transactions.Load() - before) * int64(v.batch)
 	return errors.Join(errs...)
 }

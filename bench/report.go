@@ -18,6 +18,8 @@ type report struct {
 	Series       []series          `json:"series,omitempty"`
 	Tables       []tableState      `json:"tables,omitempty"`
 	Goals        []goal            `json:"goals"`
+	// Failures are the errors of cases that did not come to their end.
+	Failures []string `json:"failures,omitempty"`
 }
 
 // reportOptions are the options that make runs comparable.

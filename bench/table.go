@@ -26,6 +26,9 @@ func (r *report) writeTables(w io.Writer) error {
 	r.writeSeries(&text)
 	r.writeTableStates(&text)
 	r.writeGoals(&text)
+	for _, failure := range r.Failures {
+		fmt.Fprintf(&text, "\n**failed**: %s\n", failure)
+	}
 	_, err := io.WriteString(w, text.String())
 	return err
 }

@@ -51,6 +51,7 @@ func newAppendSQL(c Config) appendSQL {
 				JOIN i ON i.n = w.n JOIN e ON e.id = i.id ORDER BY w.o)
 			SELECT id FROM e`),
 		knownEvents: c.named(`SELECT seq, id, coalesce(key, ''), handlers::text FROM {t:events} WHERE id = ANY($1::text[])
+			AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)
 			ORDER BY id FOR NO KEY UPDATE`),
 		setHandlers: c.named(`UPDATE {t:events} SET handlers = $2::text::integer[] WHERE seq = $1`),
 		addDeliveries: c.named(`INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
@@ -78,12 +79,12 @@ func (s *Store) Append(
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
-	plan, err := s.planAppend(ctx, op, events)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	plan, err := s.planAppend(ctx, op, x, events)
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	a := &appending{session: x, now: now.UnixMilli(), identity: *s.identity.Load(), list: make([]store.Appended, len(events))}
 	for start := 0; start < len(events) && err == nil; {
 		end := piece(events, start)
@@ -253,8 +254,22 @@ func (p *appendPlan) part(start, end int) *appendPlan {
 	return &appendPlan{refs: p.refs[start:end], sets: p.sets[start:end], twice: p.twice[start:end]}
 }
 
-func (s *Store) planAppend(ctx context.Context, op string, events []store.NewEvent) (*appendPlan, error) {
+func (s *Store) planAppend(ctx context.Context, op string, x *session, events []store.NewEvent) (*appendPlan, error) {
 	p := &appendPlan{refs: make([][]int32, len(events)), sets: make([][][]int32, len(events)), twice: make([]bool, len(events))}
+	var unknown []store.Handler
+	for i := range events {
+		for _, h := range events[i].Handlers {
+			if !s.knowsSet(h) {
+				unknown = append(unknown, h)
+			}
+		}
+	}
+	if err := x.learnSets(ctx, unknown); err != nil {
+		return nil, translate(op, err)
+	}
+	if _, err := s.needSets(ctx, op, unknown); err != nil {
+		return nil, err
+	}
 	seen := make(map[string]struct{}, len(events))
 	for i := range events {
 		if len(events) > 1 {

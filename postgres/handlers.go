@@ -10,12 +10,13 @@ import (
 )
 
 type handlerSQL struct {
-	refs, addHandlers, members, joinGroup, addLanes, special string
+	refs, groups, addHandlers, members, joinGroup, addLanes, special string
 }
 
 func newHandlerSQL(c Config) handlerSQL {
 	return handlerSQL{
-		refs: c.named(`SELECT ref, id FROM {t:handlers} WHERE id = ANY($1::text[])`),
+		refs:   c.named(`SELECT ref, id FROM {t:handlers} WHERE id = ANY($1::text[])`),
+		groups: c.named(`SELECT ref, id, coalesce(grp, 0) FROM {t:handlers} WHERE id = ANY($1::text[])`),
 		addHandlers: c.named(`INSERT INTO {t:handlers} (id) SELECT unnest($1::text[]) ORDER BY 1
 			ON CONFLICT (id) DO NOTHING`),
 		// The refs of all ids of the handlers.
@@ -170,6 +171,38 @@ func (s *Store) needSets(ctx context.Context, op string, handlers []store.Handle
 		}
 	}
 	return sets, nil
+}
+
+// learnSets looks up handlers inside of a caller's transaction: as the store never
+// writes them in one, what that sees of them is committed. So no second connection
+// is needed, which there may be none of while callers hold all that the server or a
+// pooler gives.
+func (x *session) learnSets(ctx context.Context, handlers []store.Handler) error {
+	if len(handlers) == 0 {
+		return nil
+	}
+	refs, groups := make(map[string]int32), make(map[string]int32)
+	err := x.rows(ctx, x.s.sql.groups, func(scan func(...any) error) (bool, error) {
+		var ref, group int32
+		var id string
+		err := scan(&ref, &id, &group)
+		refs[id], groups[id] = ref, group
+		return true, err
+	}, idsOf(handlers...))
+	if err != nil {
+		return err
+	}
+	for id, ref := range refs {
+		x.s.handlers.add(id, ref)
+	}
+	for _, h := range handlers {
+		group := groups[h.ID]
+		apart := func(id string) bool { return groups[id] != group }
+		if group != 0 && !slices.ContainsFunc(h.Aliases, apart) {
+			x.s.handlers.join(setName(h))
+		}
+	}
+	return nil
 }
 
 func (s *Store) knowsSet(h store.Handler) bool {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -13,7 +14,7 @@ import (
 )
 
 type settleSQL struct {
-	complete, completeKeeping, reschedule, release, bury, unblock, shareMoves, lockMoves string
+	complete, completeKeeping, completeTx, completeTxKeeping, reschedule, release, bury, unblock, shareMoves, lockMoves string
 }
 
 // keepDue stands for a due time that stays as it is.
@@ -40,8 +41,15 @@ func newSettleSQL(c Config) settleSQL {
 		fence = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
 			(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END`
 		lane = ` RETURNING d.event, d.handler, d.lane, d.due`
-		gone = `d AS (DELETE FROM {t:deliveries} d` + fence + ` RETURNING d.*),
+		fits = ` AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)`
+		done = ` RETURNING d.*),
 			done AS (INSERT INTO {t:completions} (at, events) SELECT $4::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
+		gone = `WITH d AS (DELETE FROM {t:deliveries} d` + fence + done
+		// In a caller's transaction nothing else looks at the version of the schema.
+		goneTx = `WITH d AS (DELETE FROM {t:deliveries} d` + fence + fits + done
+		kept   = `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
+			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d)`
+		told = ` SELECT event, handler, lane, due FROM d`
 	)
 	// of is the value that belongs to a delivery, from one more array.
 	of := func(kind string) string {
@@ -51,9 +59,10 @@ func newSettleSQL(c Config) settleSQL {
 	reason := `nullif((SELECT c.v FROM unnest($1::bigint[], $2::integer[], $6::text[]) AS c(event, handler, v)
 		WHERE c.event = d.event AND c.handler = d.handler LIMIT 1), '')`
 	return settleSQL{
-		complete: c.named(`WITH ` + gone + ` SELECT event, handler, lane, due FROM d`),
-		completeKeeping: c.named(`WITH ` + gone + `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
-			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d) SELECT event, handler, lane, due FROM d`),
+		complete:          c.named(gone + told),
+		completeKeeping:   c.named(gone + kept + told),
+		completeTx:        c.named(goneTx + told),
+		completeTxKeeping: c.named(goneTx + kept + told),
 		reschedule: c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, attempts = attempts + 1, alone = false, updated = $4,
 			due = ` + of("bigint") + `, error = ` + reason + fence + lane),
 		release: c.named(`UPDATE {t:deliveries} d SET gen = gen + 1, updated = $4, due = coalesce(nullif(` + of("bigint") + `,
@@ -349,7 +358,7 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 		return translate(op, err)
 	}
 	if !e.applied[e.keys[0]] {
-		return lost
+		return cmp.Or(translate(op, x.current(ctx)), error(lost))
 	}
 	doubt := func() {
 		w.mu.Lock()
@@ -367,9 +376,9 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 // inside ends the claims in a transaction whose end is not ours.
 func (e *ending) inside(ctx context.Context, x *session) error {
 	g := e.group(store.Complete)
-	text := e.s.sql.complete
+	text := e.s.sql.completeTx
 	if e.s.cfg.History {
-		text = e.s.sql.completeKeeping
+		text = e.s.sql.completeTxKeeping
 	}
 	if len(e.moved) > 0 {
 		if _, err := x.numbers(ctx, e.s.sql.shareMoves, e.s.moveClass(), refsOf(e.moved)); err != nil {

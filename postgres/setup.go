@@ -19,8 +19,10 @@ import (
 const fitting = `version >= 1 AND oldest <= 1`
 
 type metaSQL struct {
-	hasMeta, version, fits, identify, addMeta, bump, setupLock, encoding, createSchema string
+	hasMeta, version, fits, identify, addMeta, bump, setupLock, encoding, hasSchema, createSchema string
 }
+
+const addMeta = `INSERT INTO {t:meta} (version, oldest, identity) VALUES ($1, 1, $2)`
 
 func newMetaSQL(c Config) metaSQL {
 	return metaSQL{
@@ -32,13 +34,18 @@ func newMetaSQL(c Config) metaSQL {
 		// It fails when the schema is not one that this library can work with.
 		fits:         c.named(`SELECT 1 / (` + fitting + `)::integer FROM {t:meta}`),
 		identify:     c.named(`SELECT identity FROM {t:meta}`),
-		addMeta:      c.named(`INSERT INTO {t:meta} (version, oldest, identity) VALUES ($1, 1, $2)`),
+		addMeta:      c.named(addMeta),
 		bump:         c.named(`UPDATE {t:meta} SET version = $1`),
 		setupLock:    `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
 		encoding:     `SELECT current_setting('server_encoding'), current_setting('server_version_num')::integer`,
+		hasSchema:    `SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)`,
 		createSchema: `CREATE SCHEMA IF NOT EXISTS ` + quote(c.Schema),
 	}
 }
+
+// setupKey names the lock of a setup, which the stores of one schema share: one of
+// them may have to create it.
+func (c Config) setupKey() string { return "relaybus " + quote(c.Schema) }
 
 // meta is the schema and the name of the meta table.
 func (c Config) meta() []any { return []any{c.Schema, c.Prefix + "meta"} }
@@ -56,7 +63,9 @@ func (s *Store) DDL() (string, error) {
 	for _, step := range migrations() {
 		b.WriteString(s.cfg.named(step))
 	}
-	fmt.Fprintf(&b, "%s;\nCOMMIT;\n", strings.NewReplacer("$1", strconv.Itoa(schemaVersion), "$2", "'"+id+"'").Replace(s.sql.addMeta))
+	// Before the names are put in, which may have anything in them.
+	row := strings.NewReplacer("$1", strconv.Itoa(schemaVersion), "$2", "'"+id+"'").Replace(addMeta)
+	fmt.Fprintf(&b, "%s;\nCOMMIT;\n", s.cfg.named(row))
 	return b.String(), nil
 }
 
@@ -150,7 +159,7 @@ func (s *Store) migrateOn(ctx context.Context, op string, conn *pgxpool.Conn, st
 		return err
 	}
 	x := &session{querier: native{conn}, s: s}
-	if _, err := x.exec(ctx, s.sql.setupLock, s.key); err != nil {
+	if _, err := x.exec(ctx, s.sql.setupLock, s.cfg.setupKey()); err != nil {
 		return err
 	}
 	has, err := x.schemaVersion(ctx)
@@ -162,14 +171,12 @@ func (s *Store) migrateOn(ctx context.Context, op string, conn *pgxpool.Conn, st
 		if err := x.checkServer(ctx); err != nil {
 			return err
 		}
-		if _, err := x.exec(ctx, s.sql.createSchema); err != nil && stateOf(err) != codePrivilege {
-			return fmt.Errorf("create schema: %w", err)
-		} else if err != nil {
-			return fmt.Errorf("create schema, which this role may not do; let an administrator run what DDL prints: %w", err)
+		if err := x.createSchema(ctx); err != nil {
+			return unprivileged("create schema", err)
 		}
 	}
 	if _, err := x.exec(ctx, s.cfg.named(steps[version])); err != nil {
-		return fmt.Errorf("migrate to version %d: %w", version+1, err)
+		return unprivileged("migrate to version "+strconv.Itoa(version+1), err)
 	}
 	s.crash("migrating")
 	if version > 0 {
@@ -187,6 +194,26 @@ func (s *Store) migrateOn(ctx context.Context, op string, conn *pgxpool.Conn, st
 		return err
 	}
 	return commit(ctx, op, conn)
+}
+
+// createSchema leaves a schema alone that exists: a role that may create tables in
+// it may be allowed nothing else.
+func (x *session) createSchema(ctx context.Context) error {
+	var has bool
+	if _, err := x.row(ctx, x.s.sql.hasSchema, []any{&has}, x.s.cfg.Schema); err != nil || has {
+		return err
+	}
+	_, err := x.exec(ctx, x.s.sql.createSchema)
+	return err
+}
+
+// unprivileged wraps the error of a step of the setup, and says what to do when
+// the role is not allowed to take it.
+func unprivileged(step string, err error) error {
+	if stateOf(err) == codePrivilege {
+		step += ", which this role may not do; let an administrator run what DDL prints"
+	}
+	return fmt.Errorf("%s: %w", step, err)
 }
 
 // checkServer refuses servers on which the store would not keep its promises.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -64,7 +66,25 @@ func Join(tx pgx.Tx) store.Tx { return &transaction{native: tx} }
 // JoinSQL is [Join] for a transaction of database/sql. Join a transaction once and
 // use the result for all that is published in it: it remembers that the database
 // is the right one.
-func JoinSQL(tx SQLTx) store.Tx { return &transaction{standard: tx} }
+func JoinSQL(tx SQLTx) store.Tx { return &transaction{standard: plainTx(tx)} }
+
+// plainTx returns the *sql.Tx in a type that is made of one. Some of these have
+// methods of the same names that read statements in their own way: a bun.Tx puts
+// values in for question marks.
+func plainTx(tx SQLTx) SQLTx {
+	v := reflect.Indirect(reflect.ValueOf(tx))
+	if v.Kind() != reflect.Struct {
+		return tx
+	}
+	field, ok := v.Type().FieldByName("Tx")
+	if !ok || !field.Anonymous || len(field.Index) != 1 || field.Type != reflect.TypeFor[*sql.Tx]() {
+		return tx
+	}
+	if plain, ok := reflect.TypeAssert[*sql.Tx](v.FieldByIndex(field.Index)); ok && plain != nil {
+		return plain
+	}
+	return tx
+}
 
 // Tx returns the innermost pgx transaction of the context. With two stores,
 // [Store.Tx] tells them apart. It panics when the context carries none; see
@@ -277,7 +297,7 @@ func (t *transaction) commit(ctx context.Context) error {
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		t.done = true
 		return store.NewError(t.op, store.ErrTxDone, "an earlier error had aborted the transaction; nothing was committed", err)
-	case isRefusal(err):
+	case isRefusal(err), pgconn.SafeToRetry(err):
 		return translate(t.op, err)
 	default:
 		t.broken = err // for the connection
