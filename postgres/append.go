@@ -53,9 +53,10 @@ func newAppendSQL(c Config) appendSQL {
 		knownEvents: c.named(`SELECT seq, id, coalesce(key, ''), handlers::text FROM {t:events} WHERE id = ANY($1::text[])
 			AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)
 			ORDER BY id FOR NO KEY UPDATE`),
-		setHandlers: c.named(`UPDATE {t:events} SET handlers = $2::text::integer[] WHERE seq = $1`),
+		setHandlers: c.named(`UPDATE {t:events} e SET handlers = c.handlers::integer[]
+			FROM unnest($1::bigint[], $2::text[]) AS c(seq, handlers) WHERE e.seq = c.seq`),
 		addDeliveries: c.named(`INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
-			SELECT $1::bigint, unnest($2::integer[]), $3::smallint, $4::bigint, $5::text, $6::bigint`),
+			SELECT c.*, $6::bigint FROM unnest($1::bigint[], $2::integer[], $3::smallint[], $4::bigint[], $5::text[]) c`),
 		notify: `SELECT pg_notify($1, '')`,
 	}
 }
@@ -333,6 +334,7 @@ func (a *appending) extend(
 	if err != nil {
 		return err
 	}
+	var more extension
 	for _, i := range known {
 		e := found[events[i].ID]
 		if e == nil && len(events) == 1 {
@@ -357,17 +359,48 @@ func (a *appending) extend(
 		if len(refs) == 0 {
 			continue
 		}
-		if _, err := a.exec(ctx, a.s.sql.setHandlers, e.seq, numberArray(e.had)); err != nil {
-			return err
-		}
 		number, due := lane.Of(e.key, events[i].ID), events[i].DueAt.UnixMilli()
-		if _, err := a.exec(ctx, a.s.sql.addDeliveries, e.seq, refs, int16(number), due, orNull(e.key), a.now); err != nil {
-			return err
-		}
+		more.add(e, refs, number, due)
 		a.noteDeliveries(len(refs))
 		a.hintAll(refs, number, due)
 	}
-	return nil
+	return more.write(ctx, a)
+}
+
+// extension is what is added to events that exist.
+type extension struct {
+	changed []*knownEvent
+	// One entry for each delivery.
+	events, dues []int64
+	refs         []int32
+	lanes        []int16
+	keys         []*string
+}
+
+func (m *extension) add(e *knownEvent, refs []int32, number uint8, due int64) {
+	if !e.changed {
+		e.changed = true
+		m.changed = append(m.changed, e)
+	}
+	for _, ref := range refs {
+		m.events, m.refs, m.dues = append(m.events, e.seq), append(m.refs, ref), append(m.dues, due)
+		m.lanes, m.keys = append(m.lanes, int16(number)), append(m.keys, textPointer(e.key))
+	}
+}
+
+func (m *extension) write(ctx context.Context, a *appending) error {
+	if len(m.events) == 0 {
+		return nil
+	}
+	seqs, handlers := make([]int64, len(m.changed)), make([]string, len(m.changed))
+	for i, e := range m.changed {
+		seqs[i], handlers[i] = e.seq, numberArray(e.had)
+	}
+	if _, err := a.exec(ctx, a.s.sql.setHandlers, seqs, handlers); err != nil {
+		return err
+	}
+	_, err := a.exec(ctx, a.s.sql.addDeliveries, m.events, m.refs, m.lanes, m.dues, m.keys, a.now)
+	return err
 }
 
 // knownEvent is an event that exists.
@@ -375,6 +408,8 @@ type knownEvent struct {
 	seq int64
 	key string
 	had []int32
+	// changed says that there are more now.
+	changed bool
 }
 
 func (a *appending) known(ctx context.Context, events []store.NewEvent, which []int) (map[string]*knownEvent, error) {

@@ -82,6 +82,8 @@ type reading struct {
 	last  place
 	cut   bool // there may be more
 	order int  // its number in the statement
+	// blocked counts what was read in this claim and can't be taken.
+	blocked int
 }
 
 func (a *attempting) run(ctx context.Context) error {
@@ -171,7 +173,11 @@ func (a *attempting) choose(round int) choice {
 		if wanted.held || room <= 0 || a.waits[i] >= lane.ParkBatch {
 			continue
 		}
-		mine, free, foreign := a.candidates(wanted)
+		mine, free, foreign := a.candidates(wanted, false)
+		if len(mine)+len(free)+len(foreign) == 0 && len(a.picks) == 0 {
+			// Nothing else was found: go on where blocked ones cut a reading short.
+			mine, free, foreign = a.candidates(wanted, true)
+		}
 		ch.reads[i] = append(ch.reads[i], mine[:min(len(mine), max(room, lane.FirstRound))]...)
 		lacks := len(mine) < room
 		take := 0
@@ -227,13 +233,14 @@ func comparePlaces(a, b place) int {
 }
 
 // candidates returns the slices of a handler that have something due and were not
-// read to their end, the oldest first.
-func (a *attempting) candidates(wanted *want) (mine, free, foreign []slice) {
+// read to their end, the oldest first. Those in which much was blocked come only
+// when they are asked for, so that they keep nobody from the others.
+func (a *attempting) candidates(wanted *want, stopped bool) (mine, free, foreign []slice) {
 	for at, t := range a.w.todo {
 		if t.due > a.now || !slices.Contains(wanted.refs, at.handler) {
 			continue
 		}
-		if r := a.read[at]; r != nil && !r.cut {
+		if r := a.read[at]; r != nil && (!r.cut || r.blocked >= lane.ScanSlack && !stopped) {
 			continue
 		}
 		_, owns := a.w.owns[at]
@@ -260,7 +267,7 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 	found := round > 0
 	handlers := newSpecial()
 	if round == 0 {
-		p.begin()
+		p.begin(a.conn)
 		a.lock(p, me, ch.holders, &found)
 		p.add(a.s.sql.special, handlers.scan)
 		p.add(a.s.sql.sequence, func(scan func(...any) error) (bool, error) { return true, scan(&a.last) })
@@ -362,15 +369,22 @@ func (a *attempting) addRead(p *pipeline, i int, me int64, list []slice) {
 	room := int64(min(a.limit(i), a.picker.Left(), pageRows))
 	handlers, lanes := slicesOf(list)
 	dues, events, most := make([]int64, len(list)), make([]int64, len(list)), make([]int64, len(list))
-	total := room + lane.ParkAt
+	total := room + 1 // One more tells whether something is left behind.
 	a.w.mu.Lock()
-	for n, at := range list {
-		from := a.w.todo[at].place
+	places := make(map[slice]place, len(list))
+	for _, at := range list {
+		places[at] = a.w.todo[at].place
 		if before := a.read[at]; before != nil {
-			from = before.last
+			places[at] = before.last
 		}
-		held := int64(a.w.held[at])
+	}
+	runs := a.w.runningFrom(places)
+	for n, at := range list {
+		from, held := places[at], runs[at]
 		r := &reading{most: room + held + lane.ScanSlack, last: from, order: n + 1}
+		if before := a.read[at]; before != nil {
+			r.blocked = before.blocked
+		}
 		a.read[at] = r
 		dues[n], events[n], most[n] = from.due, from.event, r.most
 		total += held

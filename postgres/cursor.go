@@ -12,6 +12,9 @@ type cursor struct {
 	handler int32
 }
 
+// before is the place before all deliveries of an event.
+func before(event int64) cursor { return cursor{event, math.MaxInt32} }
+
 // String is what [parseCursor] reads.
 func (c cursor) String() string {
 	return strconv.FormatInt(c.event, 36) + "." + strconv.FormatInt(int64(c.handler), 36)
@@ -20,7 +23,7 @@ func (c cursor) String() string {
 // parseCursor takes what [cursor.String] writes, and "" for the start.
 func parseCursor(text string) (cursor, bool) {
 	if text == "" {
-		return cursor{event: math.MaxInt64}, true
+		return before(math.MaxInt64), true
 	}
 	a, b, ok := strings.Cut(text, ".")
 	if !ok {

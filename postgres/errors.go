@@ -14,7 +14,7 @@ import (
 
 // SQLSTATE codes (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
-	codeFeatureNotSupported   = "0A000" // also a cached plan whose result type changed
+	codeFeatureNotSupported   = "0A000" // a standby that is to write; also a cached plan whose result type changed
 	codeDivisionByZero        = "22012"
 	codeUniqueViolation       = "23505"
 	codeReadOnly              = "25006"
@@ -53,6 +53,9 @@ func coded(state string) *store.Error {
 		return failed(store.ErrConflict, "")
 	case codeReadOnly:
 		return failed(store.ErrUnavailable, "the server takes no writes")
+	case codeNoStatement, codeDuplicateStatement:
+		return failed(store.ErrUnavailable, "a prepared statement is not on the connection that it was prepared on; "+
+			"behind a pooler of transactions give the pool a DefaultQueryExecMode that prepares none by name")
 	case codeQueryCanceled, codeTransactionTimeout, codeIdleInTransactionTime:
 		return failed(store.ErrTimeout, "the server has cancelled the statement or the transaction")
 	case codeUndefinedTable, codeNoSchema:
@@ -144,8 +147,16 @@ func isBroken(err error) bool {
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
 			!errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, pgx.ErrTxClosed)
 	}
-	return strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08") || state == codeReadOnly ||
+	return strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08") || takesNoWrites(err) ||
 		state == codeIdleInTransactionTime || state == codeTransactionTimeout
+}
+
+// takesNoWrites reports whether the server refuses to write. A standby says that the
+// transaction that is to write is not supported, which is also what is said of a
+// cached plan that fits no more: a new connection helps with both.
+func takesNoWrites(err error) bool {
+	state := stateOf(err)
+	return state == codeReadOnly || state == codeFeatureNotSupported
 }
 
 // ended is nil while the context has not ended.

@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -46,3 +48,21 @@ func RowsRead(s *Store) int64     { return s.meter.rows.Load() }
 
 // RoundTrips counts those of claims and settlements.
 func RoundTrips(s *Store) int64 { return s.meter.trips.Load() }
+
+// SetupLock is the statement that Setup begins with, and its argument.
+func SetupLock(s *Store) (text, key string) { return s.sql.setupLock, s.cfg.setupKey() }
+
+// StatementTexts are the texts of all statements, by the names of their fields.
+func StatementTexts(s *Store) map[string]string {
+	texts := make(map[string]string)
+	groups := reflect.ValueOf(*s.sql)
+	for _, group := range groups.Fields() {
+		for field, text := range group.Fields() {
+			texts[field.Name] = text.String()
+		}
+	}
+	return texts
+}
+
+// Settings begin each transaction of the store's own.
+var Settings = strings.ReplaceAll(settings, "$1", "true") //nolint:gochecknoglobals // for the plans

@@ -20,28 +20,35 @@ const (
 		coalesce(e.correlation, ''), coalesce(e.causation, '')`
 	filters = ` AND ($1::text = '' OR h.id = $1) AND ($2::text = '' OR e.type = $2) AND ($3::text = '' OR e.id = $3)
 		AND ($4::text = '' OR e.key = $4) AND ($5::bigint IS NULL OR e.created >= $5) AND ($6::bigint IS NULL OR e.created < $6)`
-	after = ` AND d.event BETWEEN $11 AND $7 AND (d.event < $7 OR d.handler > $8) AND d.state BETWEEN $9 AND $10`
+	page = ` WHERE d.event >= $11 AND (d.event, d.handler) < ($7, $8) AND d.state BETWEEN $9 AND $10`
 )
 
 func newListSQL(c Config) listSQL {
-	const joined = ` JOIN {t:events} e ON e.seq = d.event JOIN {t:handlers} h ON h.ref = d.handler WHERE true`
-	const order = ` ORDER BY d.event DESC, d.handler LIMIT $12`
+	// Each delivery brings its event and its handler, in the order in which an
+	// index has them: no plan reads all of them first, to sort them.
+	const joined = ` CROSS JOIN LATERAL (SELECT * FROM {t:events} e WHERE e.seq = d.event LIMIT 1) e
+		CROSS JOIN LATERAL (SELECT h.id FROM {t:handlers} h WHERE h.ref = d.handler LIMIT 1) h WHERE true` + filters
+	const newest = ` ORDER BY d.event DESC, d.handler DESC`
 	const runs = `(SELECT k.owner, c.event, c.handler, c.gen FROM {t:claims} k
 		CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens) AS c(event, handler, gen))`
+	list := func(from string) string {
+		return c.named(itemColumns + eventColumns + ` FROM (SELECT d.* FROM ` + from + newest + ` OFFSET 0) d` + joined + newest + ` LIMIT $12`)
+	}
 	return listSQL{
-		listRunning: c.named(itemColumns + eventColumns + ` FROM ` + runs + ` r
-			JOIN {t:deliveries} d ON d.event = r.event AND d.handler = r.handler AND d.gen = r.gen` + joined + filters + after + order),
-		listBuried:     c.named(itemColumns + eventColumns + ` FROM {t:deliveries} d` + joined + ` AND d.state >= 2` + filters + after + order),
-		listDeliveries: c.named(itemColumns + eventColumns + ` FROM {t:deliveries} d` + joined + filters + after + order),
-		listHistory: c.named(itemColumns + eventColumns + ` FROM (SELECT event, handler, 4::smallint AS state, 0 AS gen, attempts, lost,
-			due, at AS updated, error FROM {t:history}) d` + joined + filters + after + order),
-		listDead: c.named(`SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM {t:deliveries} d` + joined +
-			filters + ` AND d.state >= 2 AND d.state <= $7 AND d.updated <= $8 ORDER BY d.event, d.handler LIMIT $9`),
+		listRunning: list(runs + ` r CROSS JOIN LATERAL (SELECT * FROM {t:deliveries} d
+			WHERE d.event = r.event AND d.handler = r.handler LIMIT 1) d` + page + ` AND d.gen = r.gen`),
+		listBuried:     list(`{t:deliveries} d` + page + ` AND d.state >= 2`),
+		listDeliveries: list(`{t:deliveries} d` + page),
+		listHistory: list(`(SELECT event, handler, 4::smallint AS state, 0 AS gen, attempts, lost, due, at AS updated, error
+			FROM {t:history}) d` + page),
+		listDead: c.named(`SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM (SELECT * FROM {t:deliveries} d
+			WHERE d.state >= 2 AND d.state <= $7 AND d.updated <= $8 ORDER BY d.event, d.handler OFFSET 0) d` + joined + `
+			ORDER BY d.event, d.handler LIMIT $9`),
 		countDeliveries: c.named(`SELECT handler, state, count(*) FROM {t:deliveries} GROUP BY handler, state`),
 		countHistory:    c.named(`SELECT count(*) FROM {t:history}`),
 		getEvent:        c.named(`SELECT ` + eventColumns + `, e.headers, e.payload FROM {t:events} e WHERE e.id = $1`),
 		runningAll: c.named(`SELECT r.event, r.handler, r.gen, o.name FROM ` + runs + ` r JOIN {t:owners} o ON o.id = r.owner
-			JOIN {t:deliveries} d ON d.event = r.event AND d.handler = r.handler AND d.gen = r.gen AND d.state = 0`),
+			JOIN {t:deliveries} d ON d.event = r.event AND d.handler = r.handler AND d.gen = r.gen AND d.state + 0 = 0`),
 		// The first of each lane that does not run, and of what is parked.
 		oldest: c.named(`SELECT m.handler, min(m.due) FROM (
 			SELECT r.ref AS handler, f.due FROM unnest($1::integer[]) AS r(ref) CROSS JOIN generate_series(0, 255) AS n(lane)
@@ -212,7 +219,7 @@ func (l *listing) read(ctx context.Context, at cursor) error {
 			return err
 		}
 		if lowest = seq; seq < at.event {
-			at = cursor{event: seq}
+			at = before(seq)
 		}
 	}
 	text := l.s.sql.listDeliveries
@@ -260,7 +267,7 @@ func (l *listing) items(ctx context.Context, text string, runs owners, args []an
 // merged returns both parts in the order of the listing.
 func (l *listing) merged() []item {
 	slices.SortStableFunc(l.list, func(a, b item) int {
-		return cmp.Or(cmp.Compare(b.event, a.event), cmp.Compare(a.handler, b.handler))
+		return cmp.Or(cmp.Compare(b.event, a.event), cmp.Compare(b.handler, a.handler))
 	})
 	return l.list
 }
@@ -288,10 +295,10 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 			e.Sequence = seq
 		}
 		l := listing{session: x, f: store.Filter{EventID: e.ID}, to: stateCompleted, limit: store.MaxPageSize}
-		if err := l.read(ctx, cursor{event: seq}); err != nil {
+		if err := l.read(ctx, before(seq)); err != nil {
 			return err
 		}
-		for _, d := range l.merged() {
+		for _, d := range slices.Backward(l.merged()) {
 			list = append(list, d.Delivery)
 		}
 		return nil

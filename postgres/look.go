@@ -26,10 +26,12 @@ func (p *pipeline) add(text string, scan scanRow, args ...any) {
 func noRows(func(...any) error) (bool, error) { return true, nil }
 
 // begin adds what comes first in a transaction of the store's own.
-func (p *pipeline) begin() {
+func (p *pipeline) begin(conn *pgxpool.Conn) {
 	p.s.meter.begun()
 	p.add(beginWriting, noRows)
-	p.add(settings, noRows)
+	if !isSettled(conn.Conn()) {
+		p.add(settings, noRows, true)
+	}
 	p.add(p.s.sql.fits, noRows)
 }
 
@@ -145,7 +147,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 		clear(foreign)
 		handlers = newSpecial()
 		p := &pipeline{s: c.s}
-		p.begin()
+		p.begin(conn)
 		p.add(c.s.sql.ownLease, func(func(...any) error) (bool, error) {
 			found = true
 			return true, nil

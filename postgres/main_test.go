@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -17,6 +18,13 @@ func TestMain(m *testing.M) {
 	}
 	if fleettest.IsProgram() {
 		os.Exit(fleettest.Main(openShop))
+	}
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := play(role); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(cluster.Run(m))
 }

@@ -44,9 +44,12 @@ func newOperateSQL(c Config) operateSQL {
 		recordHandler: c.named(`UPDATE {t:handlers} SET aliases = $2, types = $3, recorded = $4, retired = false WHERE id = $1`),
 		allHandlers: c.named(`SELECT h.id, h.aliases, h.types, h.paused, h.retired, h.recorded FROM {t:handlers} h
 			WHERE h.recorded IS NOT NULL
-				OR EXISTS (SELECT FROM {t:deliveries} d WHERE d.handler = h.ref AND d.state = 0)
-				OR EXISTS (SELECT FROM {t:deliveries} d WHERE d.handler = h.ref AND d.key IS NOT NULL AND d.state < 3)
-				OR EXISTS (SELECT FROM {t:deliveries} d WHERE d.handler = h.ref AND d.state = 3)
+				OR (SELECT true FROM {t:deliveries} d WHERE d.handler = h.ref AND d.state = 0
+					ORDER BY d.lane, d.due LIMIT 1)
+				OR (SELECT true FROM {t:deliveries} d WHERE d.handler = h.ref AND d.key IS NOT NULL AND d.state < 3
+					ORDER BY d.key, d.event LIMIT 1)
+				OR (SELECT true FROM {t:deliveries} d WHERE d.handler = h.ref AND d.state = 3
+					ORDER BY d.updated, d.event LIMIT 1)
 			ORDER BY h.id`),
 		retireHandler: c.named(`UPDATE {t:handlers} SET retired = true WHERE id = $1`),
 		pauseHandler:  c.named(`UPDATE {t:handlers} SET paused = $2 WHERE id = $1`),

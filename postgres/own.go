@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -15,18 +16,45 @@ import (
 const (
 	beginWriting = "begin isolation level read committed read write"
 	beginReading = "begin isolation level repeatable read read only"
-	// settings come first in each transaction of the store's own: what it needs
-	// does not depend on the defaults of a role or a database, and its plans do
-	// not depend on statistics that were made when the tables were empty.
-	settings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-		set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true),
-		set_config('jit', 'off', true), set_config('statement_timeout', '60s', true), set_config('lock_timeout', '5s', true),
-		set_config('idle_in_transaction_session_timeout', '10s', true), set_config('synchronous_commit',
+	// settings are what the store's own transactions need, whatever the defaults of
+	// a role or a database are; and its plans do not depend on statistics that were
+	// made when the tables were empty. They are made for good on a connection that
+	// is the store's, and in each transaction where a pooler may be between.
+	settings = `SELECT set_config('enable_seqscan', 'off', $1), set_config('enable_hashjoin', 'off', $1),
+		set_config('enable_mergejoin', 'off', $1), set_config('enable_bitmapscan', 'off', $1),
+		set_config('jit', 'off', $1), set_config('statement_timeout', '60s', $1), set_config('lock_timeout', '5s', $1),
+		set_config('idle_in_transaction_session_timeout', '10s', $1), set_config('synchronous_commit',
 			CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
-			ELSE current_setting('synchronous_commit') END, true)`
+			ELSE current_setting('synchronous_commit') END, $1)`
 	// attempts is how often a transaction of the store's own is run at most.
 	attempts = 8
 )
+
+// settled marks a connection on which the settings are made for good.
+const settled = "relaybus settled"
+
+func isSettled(conn *pgx.Conn) bool {
+	_, ok := conn.PgConn().CustomData()[settled]
+	return ok
+}
+
+// settle makes the settings on a new connection of the store's own, if that leads to
+// a session of its own: the server tells who serves it, and a pooler between tells
+// another number.
+func settle(ctx context.Context, conn *pgx.Conn) error {
+	var pid uint32
+	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()::bigint`).Scan(&pid); err != nil {
+		return err
+	}
+	if pid != conn.PgConn().PID() {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, settings, false); err != nil {
+		return err
+	}
+	conn.PgConn().CustomData()[settled] = true
+	return nil
+}
 
 // acquire takes a connection of the store's own.
 func (s *Store) acquire(ctx context.Context, op string) (*pgxpool.Conn, error) {
@@ -54,7 +82,7 @@ func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Conn().Close(ctx) // The connection is of no use any more.
-		if stateOf(err) == codeReadOnly {
+		if takesNoWrites(err) {
 			s.own.Reset()
 		}
 	}
@@ -91,7 +119,8 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 		defer func() { s.release(ctx, conn, failed) }()
 		within, cancel := lasting(ctx)
 		defer cancel()
-		if failed = s.begin(within, conn); failed != nil {
+		s.meter.begun()
+		if failed = s.begin(within, conn, beginWriting); failed != nil {
 			return translate(op, failed)
 		}
 		x := &session{querier: native{conn}, s: s, private: true}
@@ -115,12 +144,13 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 	})
 }
 
-// begin begins a write transaction in one round trip.
-func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn) error {
-	s.meter.begun()
+// begin begins a transaction in one round trip.
+func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, text string) error {
 	var b pgx.Batch
-	b.Queue(beginWriting)
-	b.Queue(settings)
+	b.Queue(text)
+	if !isSettled(conn.Conn()) {
+		b.Queue(settings, true)
+	}
 	return s.send(ctx, conn, &b)
 }
 
@@ -137,7 +167,7 @@ func commit(ctx context.Context, op string, conn *pgxpool.Conn) error {
 		return nil
 	case err == nil:
 		return store.NewError(op, store.ErrConflict, "the server rolled the transaction back", nil)
-	case isRefusal(err):
+	case isRefusal(err), pgconn.SafeToRetry(err):
 		return translate(op, err)
 	default:
 		return uncertain(op, err)
@@ -164,7 +194,7 @@ func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context
 		}
 		var failed error
 		defer func() { s.release(ctx, conn, failed) }()
-		if _, failed = conn.Exec(ctx, beginReading); failed != nil {
+		if failed = s.begin(ctx, conn, beginReading); failed != nil {
 			return translate(op, failed)
 		}
 		x := &session{querier: native{conn}, s: s, private: true}

@@ -120,6 +120,7 @@ func (a *attempting) offer(i int) lane.Verdict {
 	case lane.Blocked:
 		a.blocked = append(a.blocked, *d)
 		a.waits[i]++
+		a.read[d.slice()].blocked++
 	case lane.Running, lane.Full:
 	}
 	return verdict
@@ -189,7 +190,7 @@ func (a *attempting) handOut(number int64, emptied []int64) {
 			Token:   lane.Token{Lane: d.lane, Epoch: d.epoch, Claims: int64(d.gen)},
 			Ref:     [2]int64{d.event, int64(d.ref)},
 		}
-		a.w.add(deliveryKey{d.event, d.ref}, &run{lease: lease, key: d.key, claim: number})
+		a.w.add(deliveryKey{d.event, d.ref}, &run{lease: lease, key: d.key, due: d.due, claim: number})
 		a.w.served[a.wants[d.want].id] = a.w.turns
 		a.taken[a.wants[d.want].id]++
 		a.w.owns[d.slice()] = struct{}{}
@@ -220,6 +221,9 @@ func (a *attempting) advance() {
 			continue
 		}
 		a.w.move(at, r.last, r.cut, a.mark)
+	}
+	for _, r := range a.read {
+		a.more = a.more || r.cut && r.blocked >= lane.ScanSlack // The next claim goes on there.
 	}
 	for i := range a.wants {
 		if a.more || a.wants[i].held || (a.limit(i) > 0 && a.picker.Left() > 0) {

@@ -20,8 +20,9 @@ func newPurgeSQL(c Config) purgeSQL {
 		oldCompletions:  c.named(`SELECT id, at, events FROM {t:completions} WHERE at < $1 ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED`),
 		setCompletions:  c.named(`UPDATE {t:completions} SET events = $2 WHERE id = $1`),
 		dropCompletions: c.named(`DELETE FROM {t:completions} WHERE id = ANY($1::bigint[])`),
-		oldDead: c.named(`SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM {t:deliveries} d
-			WHERE d.state = 3 AND d.updated < $1 ORDER BY d.updated, d.event, d.handler LIMIT $2 FOR UPDATE SKIP LOCKED`),
+		oldDead: c.named(`SELECT d.event, d.handler, d.state, d.gen, d.lane, coalesce(d.key, ''), d.due FROM {t:handlers} h
+			CROSS JOIN LATERAL (SELECT * FROM {t:deliveries} d WHERE d.handler = h.ref AND d.state = 3 AND d.updated < $1
+				ORDER BY d.updated, d.event LIMIT $2 FOR UPDATE SKIP LOCKED) d LIMIT $2`),
 		dropDead: c.named(`DELETE FROM {t:deliveries} d WHERE d.event = ANY($1::bigint[])
 			AND CASE WHEN d.state = 3 THEN (d.event, d.handler) IN (SELECT * FROM unnest($1::bigint[], $2::integer[])) ELSE false END`),
 		oldUnheard: c.named(`SELECT seq FROM {t:events} WHERE handlers = '{}' AND created < $1 ORDER BY created LIMIT $2 FOR UPDATE SKIP LOCKED`),

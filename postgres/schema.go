@@ -69,7 +69,7 @@ CREATE TABLE {t:deliveries} (
 CREATE INDEX {n:deliveries_ready} ON {t:deliveries} (handler, lane, due, event) WHERE state = 0;
 CREATE INDEX {n:deliveries_open}  ON {t:deliveries} (handler, key, event) WHERE key IS NOT NULL AND state < 3;
 CREATE INDEX {n:deliveries_dead}  ON {t:deliveries} (event, handler) WHERE state >= 2;
-CREATE INDEX {n:deliveries_died}  ON {t:deliveries} (updated, event, handler) WHERE state = 3;
+CREATE INDEX {n:deliveries_died}  ON {t:deliveries} (handler, updated, event) WHERE state = 3;
 
 -- The table never looks tiny to the planner, which keeps plans that it made while a
 -- queue was empty: it keeps the pages of these rows.

@@ -124,7 +124,7 @@ func (s *Store) Settle(
 	err := s.on(ctx, op, func(within context.Context, conn *pgxpool.Conn) error {
 		e.reset()
 		p := &pipeline{s: s}
-		p.begin()
+		p.begin(conn)
 		e.add(p)
 		p.commit()
 		s.crash("settling")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -66,6 +67,15 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	}
 	own := pool.Config()
 	own.MaxConns, own.MinConns, own.MinIdleConns = c.Connections, 0, 0
+	callers := own.AfterConnect
+	own.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if callers != nil {
+			if err := callers(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return settle(ctx, conn)
+	}
 	s := &Store{
 		cfg:      c,
 		pool:     pool,

@@ -31,6 +31,7 @@ type orderKey struct {
 type run struct {
 	lease store.Lease
 	key   string
+	due   int64
 	claim int64 // the claim record that lists it
 }
 
@@ -189,6 +190,19 @@ func lower[K comparable](counts map[K]int, k K) bool {
 	}
 	delete(counts, k)
 	return true
+}
+
+// runningFrom counts what runs in each slice from the place on where the slice is to
+// be read: a reading meets it. The caller holds the mutex.
+func (w *worker) runningFrom(places map[slice]place) map[slice]int64 {
+	n := make(map[slice]int64)
+	for d, r := range w.running {
+		at := slice{d.handler, r.lease.Token.Lane}
+		if from, ok := places[at]; ok && !(place{r.due, d.event}).before(from) {
+			n[at]++
+		}
+	}
+	return n
 }
 
 // holds returns the claim that the lease belongs to, or nil when it was not

@@ -8,9 +8,12 @@ import (
 // root is the import path of the root module.
 const root = "github.com/relaybus-go/relaybus"
 
-// servers starts database servers, for tests and benchmarks: the one package of the root's internal ones that the test
-// files of other modules may import.
+// servers starts database servers, for tests and benchmarks: a package of the root's internal ones that the test files
+// of other modules may import.
 const servers = "internal/pgserver"
+
+// fleets kills processes of the stores' tests: another one that their test files may import.
+const fleets = "internal/fleettest"
 
 // module is what a module of the workspace may depend on.
 type module struct {
@@ -43,6 +46,8 @@ func workspace() []module {
 			packages: map[string]rule{
 				"":             {production: []string{"store", "transport", "internal/..."}, tests: everything},
 				"internal/...": {production: []string{"store", "store/lane", "transport", "internal/..."}, tests: everything},
+				// It runs a whole bus, as the stores' users do.
+				fleets: {production: []string{"", "store"}, tests: everything},
 				"relaybustest": {
 					production: []string{"", "store", "store/memstore", "transport", "transport/memtransport", "internal/..."},
 					tests:      everything,
@@ -63,7 +68,7 @@ func workspace() []module {
 			requires: []string{root, "modernc.org/sqlite"},
 			packages: map[string]rule{
 				// A bus on a real file is what some of its tests are about, so they may take the whole public API.
-				"...": {production: append([]string{"sqlite/..."}, contract...), tests: public},
+				"...": {production: append([]string{"sqlite/..."}, contract...), tests: append([]string{fleets}, public...)},
 			},
 		},
 		{
@@ -72,7 +77,7 @@ func workspace() []module {
 			packages: map[string]rule{
 				"...": {
 					production: append([]string{"postgres/..."}, contract...),
-					tests:      append([]string{servers}, public...),
+					tests:      append([]string{servers, fleets}, public...),
 				},
 			},
 		},
