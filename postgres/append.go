@@ -38,18 +38,12 @@ func newAppendSQL(c Config) appendSQL {
 		lockKeys: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, b), pg_advisory_xact_lock($2, k)
 			FROM unnest($3::integer[], $4::integer[]) AS l(b, k)) locked`,
 		lockBuckets: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, b) FROM generate_series(0, 255) b) locked`,
-		addMany: c.named(`WITH ` + needs + `,
-			i AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
+		addMany: c.named(`WITH ` + needs + ` INSERT INTO {t:events} ` + columns + `
+			SELECT id, type, source, key, created, correlation, causation, headers, payload, handlers::integer[]
+			FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
 				$9::text[], $10::text[], $11::text[]) WITH ORDINALITY
-				AS i(id, type, source, key, created, correlation, causation, headers, payload, handlers, n)),
-			e AS (INSERT INTO {t:events} ` + columns + `
-				SELECT id, type, source, key, created, correlation, causation, headers, payload, handlers::integer[]
-				FROM i WHERE EXISTS (SELECT FROM ok) ORDER BY n ON CONFLICT (id) DO NOTHING RETURNING seq, id),
-			d AS (INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
-				SELECT e.seq, w.ref, w.lane, w.due, i.key, $12::bigint
-				FROM unnest($13::integer[], $14::integer[], $15::smallint[], $16::bigint[]) WITH ORDINALITY AS w(n, ref, lane, due, o)
-				JOIN i ON i.n = w.n JOIN e ON e.id = i.id ORDER BY w.o)
-			SELECT id FROM e`),
+				AS i(id, type, source, key, created, correlation, causation, headers, payload, handlers, n)
+			WHERE EXISTS (SELECT FROM ok) ORDER BY n ON CONFLICT (id) DO NOTHING RETURNING seq, id`),
 		knownEvents: c.named(`SELECT seq, id, coalesce(key, ''), handlers::text FROM {t:events} WHERE id = ANY($1::text[])
 			AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)
 			ORDER BY id FOR NO KEY UPDATE`),
@@ -62,8 +56,8 @@ func newAppendSQL(c Config) appendSQL {
 }
 
 // Append writes events and their deliveries in the transaction; see
-// [store.Appender]. It is one statement, of one event or of many, when all events
-// are new and all handlers are known to the database.
+// [store.Appender]. It is one statement for one event, and two for many, when all
+// events are new and all handlers are known; one more locks many keys.
 func (s *Store) Append(
 	ctx context.Context, tx store.Tx, events []store.NewEvent, now time.Time,
 ) ([]store.Appended, error) {
@@ -217,11 +211,12 @@ func (a *appending) many(ctx context.Context, events []store.NewEvent, list []st
 	if err := a.lock(ctx, events); err != nil {
 		return err
 	}
-	inserted := make(map[string]bool, len(events))
+	inserted := make(map[string]int64, len(events))
 	err := a.rows(ctx, a.s.sql.addMany, func(scan func(...any) error) (bool, error) {
+		var seq int64
 		var id string
-		err := scan(&id)
-		inserted[id] = true
+		err := scan(&seq, &id)
+		inserted[id] = seq
 		return true, err
 	}, plan.args(a, events)...)
 	if err != nil {
@@ -229,16 +224,23 @@ func (a *appending) many(ctx context.Context, events []store.NewEvent, list []st
 	}
 	a.onCommit(func() { a.s.appends.Add(int64(len(inserted))) })
 	var known []int
+	var more extension
 	for i := range events {
 		id := events[i].ID
-		if !inserted[id] || plan.twice[i] {
+		seq, ok := inserted[id]
+		if !ok || plan.twice[i] {
 			known = append(known, i)
 			continue
 		}
-		n := len(plan.refs[i])
-		list[i] = store.Appended{Inserted: true, Deliveries: n}
-		a.noteDeliveries(n)
-		a.hintAll(plan.refs[i], lane.Of(events[i].Key, id), events[i].DueAt.UnixMilli())
+		refs := plan.refs[i]
+		list[i] = store.Appended{Inserted: true, Deliveries: len(refs)}
+		number, due := lane.Of(events[i].Key, id), events[i].DueAt.UnixMilli()
+		more.deliver(seq, events[i].Key, refs, number, due)
+		a.noteDeliveries(len(refs))
+		a.hintAll(refs, number, due)
+	}
+	if err := more.write(ctx, a); err != nil {
+		return err
 	}
 	return a.extend(ctx, events, list, known, plan)
 }
@@ -297,9 +299,6 @@ func (p *appendPlan) args(a *appending, events []store.NewEvent) []any {
 	keys, correlations, causations := make([]*string, 0, n), make([]*string, 0, n), make([]*string, 0, n)
 	headers, payloads := make([]*string, 0, n), make([]*string, 0, n)
 	created, handlers := make([]int64, 0, n), make([]string, 0, n)
-	var which, refs []int32
-	var lanes []int16
-	var dues []int64
 	for i := range events {
 		if p.twice[i] {
 			continue
@@ -310,15 +309,9 @@ func (p *appendPlan) args(a *appending, events []store.NewEvent) []any {
 		correlations, causations = append(correlations, textPointer(e.CorrelationID)), append(causations, textPointer(e.CausationID))
 		headers, payloads = append(headers, bytesPointer(e.Headers)), append(payloads, bytesPointer(e.Payload))
 		created, handlers = append(created, e.CreatedAt.UnixMilli()), append(handlers, numberArray(p.refs[i]))
-		number := lane.Of(e.Key, e.ID)
-		for _, ref := range p.refs[i] {
-			which, refs = append(which, int32(len(ids))), append(refs, ref) //nolint:gosec // at most pieceEvents
-			lanes, dues = append(lanes, int16(number)), append(dues, e.DueAt.UnixMilli())
-		}
 	}
 	return []any{
-		a.identity, ids, types, sources, keys, created, correlations, causations, headers, payloads, handlers, a.now,
-		which, refs, lanes, dues,
+		a.identity, ids, types, sources, keys, created, correlations, causations, headers, payloads, handlers,
 	}
 }
 
@@ -367,7 +360,7 @@ func (a *appending) extend(
 	return more.write(ctx, a)
 }
 
-// extension is what is added to events that exist.
+// extension is what is added to events that exist: by now, or from before.
 type extension struct {
 	changed []*knownEvent
 	// One entry for each delivery.
@@ -382,15 +375,23 @@ func (m *extension) add(e *knownEvent, refs []int32, number uint8, due int64) {
 		e.changed = true
 		m.changed = append(m.changed, e)
 	}
+	m.deliver(e.seq, e.key, refs, number, due)
+}
+
+func (m *extension) deliver(seq int64, key string, refs []int32, number uint8, due int64) {
 	for _, ref := range refs {
-		m.events, m.refs, m.dues = append(m.events, e.seq), append(m.refs, ref), append(m.dues, due)
-		m.lanes, m.keys = append(m.lanes, int16(number)), append(m.keys, textPointer(e.key))
+		m.events, m.refs, m.dues = append(m.events, seq), append(m.refs, ref), append(m.dues, due)
+		m.lanes, m.keys = append(m.lanes, int16(number)), append(m.keys, textPointer(key))
 	}
 }
 
 func (m *extension) write(ctx context.Context, a *appending) error {
 	if len(m.events) == 0 {
 		return nil
+	}
+	if len(m.changed) == 0 {
+		_, err := a.exec(ctx, a.s.sql.addDeliveries, m.events, m.refs, m.lanes, m.dues, m.keys, a.now)
+		return err
 	}
 	seqs, handlers := make([]int64, len(m.changed)), make([]string, len(m.changed))
 	for i, e := range m.changed {

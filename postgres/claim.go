@@ -22,7 +22,7 @@ func newClaimSQL(c Config) claimSQL {
 		// Whoever wants to take something from the owner waits for the end of the
 		// claim.
 		shareOwner: c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR SHARE`),
-		tryOwners:  c.named(`SELECT id FROM {t:owners} WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED`),
+		tryOwners:  c.named(`SELECT id FROM {t:owners} WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`),
 		// Sequences are given out before a commit, and by failed publishes, too: it
 		// only tells when nobody has published.
 		sequence: c.named(`SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {t:events_seq_seq}`),

@@ -81,7 +81,7 @@ func TestProcessStoppedBeforeItsCommit(t *testing.T) {
 			c.place(t, fleettest.OrderPlaced.New(fleettest.OrderOf{ID: "p"}, relaybus.ID("p"), relaybus.Key("k")))
 			c.place(t, fleettest.OrderBooked.New(fleettest.OrderOf{ID: "q"}, relaybus.ID("q")))
 			for _, id := range []string{"p", "q"} {
-				c.hearWithin(t, other, 30*time.Second, id)
+				hearWithin(t, other, 30*time.Second, id)
 			}
 			if returns {
 				c.first.Give(t)
@@ -93,7 +93,7 @@ func TestProcessStoppedBeforeItsCommit(t *testing.T) {
 				fleettest.Await(t, c.store, nil, c.first, other)
 				c.first.MustEnd(t)
 			} else {
-				c.hearWithin(t, other, time.Minute, "o")
+				hearWithin(t, other, time.Minute, "o")
 				c.first.Kill()
 				<-c.first.Ended()
 			}
@@ -114,13 +114,11 @@ func TestProcessStoppedInItsClaim(t *testing.T) {
 	c.first.Hear(t, fleettest.SaidCrash, nil)
 	c.stop(t)
 	other := fleettest.Launch(t, c.program("other", "x", false))
-	c.hearWithin(t, other, time.Minute, "o")
+	hearWithin(t, other, time.Minute, "o")
 	c.first.Kill()
 	<-c.first.Ended()
 	// The owner of the first one goes when its lease has ended.
-	fleettest.Await(t, c.store, func(context.Context) (int, error) {
-		return max(count(t, c.pool, `SELECT count(*) FROM relaybus_owners`)-1, 0), nil
-	}, other)
+	fleettest.Await(t, c.store, func() int { return max(count(t, c.pool, `SELECT count(*) FROM relaybus_owners`)-1, 0) }, other)
 	other.MustEnd(t)
 	c.check(t, 1)
 }
@@ -206,7 +204,7 @@ func (c *comeback) stop(t *testing.T) {
 }
 
 // hearWithin waits until the process has handled the event.
-func (c *comeback) hearWithin(t *testing.T, p *fleettest.Process, patience time.Duration, event string) {
+func hearWithin(t *testing.T, p *fleettest.Process, patience time.Duration, event string) {
 	t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

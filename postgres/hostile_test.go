@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,11 +73,9 @@ func testDefaults(t *testing.T, settings ...string) {
 	t.Helper()
 	url := newShopURL(t)
 	plain := newPool(t, url, func(c *pgxpool.Config) {
-		for name, value := range map[string]string{
+		maps.Copy(c.ConnConfig.RuntimeParams, map[string]string{
 			"search_path": "public", "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
-		} {
-			c.ConnConfig.RuntimeParams[name] = value
-		}
+		})
 	})
 	var alter strings.Builder
 	for _, setting := range settings {
@@ -205,6 +204,6 @@ func joinAndPublish(ctx context.Context, pool *pgxpool.Pool, bus *relaybus.Bus, 
 }
 
 func isConflict(err error) bool {
-	var said *pgconn.PgError
-	return errors.Is(err, relaybus.ErrConflict) || errors.As(err, &said) && strings.HasPrefix(said.Code, "40")
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, relaybus.ErrConflict) || ok && strings.HasPrefix(said.Code, "40")
 }

@@ -215,15 +215,15 @@ func (c *crammed) inCallers() map[string]hot {
 		"addOneKeyed": {args: append(event[:14:14], 1, 2, 3, 4), limit: 1},
 		"addMany": {args: []any{
 			c.identity, ids, repeat("order.placed.v1"), repeat("orders"), keys, repeat(c.now), repeat(""), repeat(""), repeat("{}"), repeat("{}"),
-			repeat(fmt.Sprintf("{%d}", c.handler)), c.now, which, refs, repeat(int64(1)), repeat(c.now),
+			repeat(fmt.Sprintf("{%d}", c.handler)),
 		}, limit: batch},
 		"knownEvents":       {args: []any{known}, limit: batch, indexes: []string{"events_id"}},
 		"setHandlers":       {args: []any{c.events, repeat("{1,2}")}, limit: batch, indexes: []string{"events_pkey"}},
 		"addDeliveries":     {args: []any{which, repeat(int64(-1)), repeat(int64(1)), repeat(c.now), keys, c.now}, limit: batch},
 		"lockKeys":          {args: []any{1, 2, which, which}, limit: batch},
 		"lockBuckets":       {args: []any{1}, limit: 256},
-		"completeTx":        {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now}, limit: 1, indexes: []string{key}},
-		"completeTxKeeping": {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now}, limit: 1, indexes: []string{key}},
+		"completeTx":        {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
+		"completeTxKeeping": {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
 		"shareMoves":        {args: []any{1, refs[:1]}, limit: 1},
 		"unblock":           {args: []any{refs[:1], []string{"hot"}}, limit: 1, indexes: []string{"deliveries_open", key}},
 	}

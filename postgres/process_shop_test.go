@@ -102,8 +102,7 @@ func beginOwn(ctx context.Context, pool *pgxpool.Pool) (fleettest.OwnTx, error) 
 // isGone tells an error of the driver's after which the connection is of no use: everything but what the server itself
 // has said, unless that is that it goes down.
 func isGone(err error) bool {
-	var said *pgconn.PgError
-	if errors.As(err, &said) {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(said.Code, "57P")
 	}
 	return !errors.Is(err, pgx.ErrNoRows)

@@ -68,8 +68,8 @@ func processRound(t *testing.T, seed uint64) {
 
 	pool := newPool(t, url)
 	s := newStore(t, pool, postgres.Config{})
-	f.Drain(s, func(context.Context) (int, error) {
-		return count(t, pool, `SELECT count(*) FROM relaybus_owners WHERE name <> '`+fleettest.FinalOwner+`'`), nil
+	f.Drain(s, func() int {
+		return count(t, pool, `SELECT count(*) FROM relaybus_owners WHERE name <> '`+fleettest.FinalOwner+`'`)
 	})
 	fleettest.NewReport(t, f, contents(t, pool)).Check()
 }

@@ -46,7 +46,13 @@ func newSettleSQL(c Config) settleSQL {
 			done AS (INSERT INTO {t:completions} (at, events) SELECT $4::bigint, array_agg(event) FROM d HAVING count(*) > 0)`
 		gone = `WITH d AS (DELETE FROM {t:deliveries} d` + fence + done
 		// In a caller's transaction nothing else looks at the version of the schema.
-		goneTx = `WITH d AS (DELETE FROM {t:deliveries} d` + fence + fits + done
+		// Nobody takes over from the owner before its end, instead of waiting for it;
+		// and as nothing but a commit is to follow, a process that hangs there does
+		// not hold its locks for ever.
+		goneTx = `WITH d AS (DELETE FROM {t:deliveries} d` + fence + fits + `
+			AND EXISTS (SELECT FROM {t:owners} WHERE id = $5 FOR KEY SHARE)
+			AND (SELECT set_config('idle_in_transaction_session_timeout', coalesce($6::text,
+				current_setting('idle_in_transaction_session_timeout')), true)) IS NOT NULL` + done
 		kept   = `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
 			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d)`
 		told = ` SELECT event, handler, lane, due FROM d`
@@ -351,7 +357,7 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	if e == nil {
 		return lost
 	}
-	if err := e.inside(ctx, x); err != nil {
+	if err := e.inside(ctx, x, t.owner != nil); err != nil {
 		if t.owner != nil {
 			t.broken = err
 		}
@@ -373,8 +379,13 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	return nil
 }
 
-// inside ends the claims in a transaction whose end is not ours.
-func (e *ending) inside(ctx context.Context, x *session) error {
+// commitTime is how long a transaction of ours may wait for its commit when the
+// completion is in it.
+const commitTime = "10s"
+
+// inside ends the claims in a transaction whose end is not ours; last says that
+// nothing comes after that.
+func (e *ending) inside(ctx context.Context, x *session, last bool) error {
 	g := e.group(store.Complete)
 	text := e.s.sql.completeTx
 	if e.s.cfg.History {
@@ -385,7 +396,12 @@ func (e *ending) inside(ctx context.Context, x *session) error {
 			return err
 		}
 	}
-	if err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now); err != nil || len(e.moved) == 0 {
+	var idle *string
+	if last {
+		idle = new(commitTime)
+	}
+	err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now, e.w.id(), idle)
+	if err != nil || len(e.moved) == 0 {
 		return err
 	}
 	refs, keys := keysOf(e.moved)

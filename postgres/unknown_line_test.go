@@ -127,16 +127,13 @@ func (l *line) happened(c <-chan struct{}) {
 }
 
 // publishDirect publishes an event, by another store that does not go through the proxy.
-func (l *line) publishDirect(m relaybus.Message, handlers ...relaybus.Handler) {
+func (l *line) publishDirect(m relaybus.Message) {
 	l.t.Helper()
 	bus, err := relaybus.New(newStore(l.t, l.direct, postgres.Config{}), relaybus.Config{
 		TransactionMode: relaybus.Optional, PublishOnly: true,
 	})
 	if err != nil {
 		l.t.Fatalf("new bus: %v", err)
-	}
-	if err := bus.Subscribe(handlers...); err != nil {
-		l.t.Fatalf("subscribe: %v", err)
 	}
 	if err := bus.Publish(l.t.Context(), m); err != nil {
 		l.t.Fatalf("publish: %v", err)

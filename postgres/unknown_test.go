@@ -314,7 +314,7 @@ func TestTransactionalHandlerWithoutReply(t *testing.T) {
 				func(ctx context.Context, e *relaybus.Event[fleettest.OrderOf]) error {
 					d.executed(e.Attempt)
 					if e.ID != "first" {
-						once.Do(func() { lost = l.loseReply(transaction, absent) })
+						once.Do(func() { lost = l.loseReply(transaction, absent) }) //nolint:contextcheck // The test outlives it.
 					}
 					if err := addEffect(ctx, e.ID); err != nil {
 						return err

@@ -311,7 +311,7 @@ const FinalOwner = "final"
 
 // Drain lets one worker, which nobody kills, work off what is left. left tells how much there is for it beside
 // deliveries; it may be nil.
-func (f *Fleet) Drain(s store.Store, left func(ctx context.Context) (int, error)) {
+func (f *Fleet) Drain(s store.Store, left func() int) {
 	f.t.Helper()
 	if err := ignoreMissing(s.PauseHandler(f.t.Context(), HandlerMail, false, time.Now())); err != nil {
 		f.t.Fatalf("resume: %v", err)
@@ -324,18 +324,18 @@ func (f *Fleet) Drain(s store.Store, left func(ctx context.Context) (int, error)
 }
 
 // Await waits until nothing is left to do for the workers; left is as in [Fleet.Drain].
-func Await(t *testing.T, s store.Store, left func(ctx context.Context) (int, error), workers ...*Process) {
+func Await(t *testing.T, s store.Store, left func() int, workers ...*Process) {
 	t.Helper()
 	last, at := int64(-1), time.Now()
 	for {
 		stats, err := s.Stats(t.Context(), time.Now())
-		n, more := stats.Pending+stats.Running, 0
-		if err == nil && left != nil {
-			more, err = left(t.Context())
-			n += int64(more)
-		}
 		if err != nil {
-			t.Fatalf("count what is left: %v", err)
+			t.Fatalf("statistics: %v", err)
+		}
+		n, more := stats.Pending+stats.Running, 0
+		if left != nil {
+			more = left()
+			n += int64(more)
 		}
 		if n == 0 {
 			break
