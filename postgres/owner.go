@@ -19,9 +19,9 @@ func newOwnerSQL(c Config) ownerSQL {
 	const listed = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
 		(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END RETURNING d.handler, d.lane, d.due`
 	return ownerSQL{
-		addOwner:     c.named(`INSERT INTO {t:owners} (id, name, lease) VALUES ($1, $2, $3)`),
-		lockOwner:    c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR NO KEY UPDATE`),
-		renewOwner:   c.named(`UPDATE {t:owners} SET lease = greatest(lease, $2) WHERE id = $1`),
+		addOwner:   c.named(`INSERT INTO {t:owners} (id, name, lease) VALUES ($1, $2, $3)`),
+		lockOwner:  c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR NO KEY UPDATE`),
+		renewOwner: c.named(`UPDATE {t:owners} SET lease = greatest(lease, $2) WHERE id = $1`),
 		// One of which a completion waits for its commit is left alone: that has a
 		// key share of the row, which nobody minds who does not delete it.
 		lockExpired:  c.named(`SELECT id FROM {t:owners} WHERE lease <= $1 AND id <> $2 ORDER BY id FOR UPDATE SKIP LOCKED`),

@@ -53,7 +53,7 @@ func newSettleSQL(c Config) settleSQL {
 			AND EXISTS (SELECT FROM {t:owners} WHERE id = $5 FOR KEY SHARE)
 			AND (SELECT set_config('idle_in_transaction_session_timeout', coalesce($6::text,
 				current_setting('idle_in_transaction_session_timeout')), true)) IS NOT NULL` + done
-		kept   = `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
+		kept = `, kept AS (INSERT INTO {t:history} (event, handler, at, due, attempts, lost, error)
 			SELECT event, handler, $4::bigint, due, attempts, lost, error FROM d)`
 		told = ` SELECT event, handler, lane, due FROM d`
 	)

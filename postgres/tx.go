@@ -47,7 +47,7 @@ func (t *transaction) Underlying() any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.standard != nil:
+	case t.standard != nil && reflect.ValueOf(t.standard).Comparable():
 		return t.standard
 	case t.native != nil:
 		return t.native

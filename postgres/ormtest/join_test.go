@@ -2,6 +2,7 @@ package ormtest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -250,6 +251,54 @@ func TestResolver(t *testing.T) {
 		}
 		b.wantHandled("found", "inside", "explicit")
 	})
+}
+
+// logged is a transaction as an application may wrap one: a type that can't be compared.
+type logged struct {
+	inner *sql.Tx
+	log   func(args ...any)
+}
+
+func (l logged) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	l.log(query)
+	return l.inner.ExecContext(ctx, query, args...)
+}
+
+func (l logged) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return l.inner.QueryContext(ctx, query, args...)
+}
+
+func (l logged) Commit() error   { return l.inner.Commit() }
+func (l logged) Rollback() error { return l.inner.Rollback() }
+
+// B3: any type with the methods of a transaction joins; one that can't be compared is known again by what it was joined as.
+func TestWrappedTransaction(t *testing.T) {
+	t.Parallel()
+	var resolved store.Tx
+	b := newBed(t, postgres.Config{}, func(c *relaybus.Config) {
+		c.Resolver = func(context.Context) (store.Tx, error) { return resolved, nil }
+	})
+	tx, err := openDB(t, "pgx", b.url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatalf("begin: %v", err)
+	}
+	resolved = postgres.JoinSQL(logged{tx, t.Log})
+	err = b.Transaction(t.Context(), func(ctx context.Context) error {
+		return errors.Join(b.Publish(ctx, order("a")), b.PublishTx(ctx, resolved, order("b")))
+	})
+	if err != nil {
+		t.Errorf("publish: %v", err)
+	}
+	err = b.Transaction(t.Context(), func(ctx context.Context) error {
+		return b.PublishTx(ctx, postgres.JoinSQL(logged{tx, t.Log}), order("c"))
+	})
+	if !errors.Is(err, relaybus.ErrAmbiguousTx) {
+		t.Errorf("publish in the same transaction, joined once more: %v", err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+	b.wantHandled("a", "b")
 }
 
 // B6 S3: a known id adds nothing, in the same transaction and in another one.
