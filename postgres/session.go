@@ -177,8 +177,12 @@ func (x *session) row(ctx context.Context, text string, dest []any, args ...any)
 }
 
 // SQLTx is what [JoinSQL] needs of a transaction of database/sql. A *sql.Tx, a
-// *sqlx.Tx and a bun.Tx are one; GORM and ent give access to theirs. A *sql.DB
-// and a *sql.Conn are none, as they would commit each statement by itself.
+// *sqlx.Tx, a bun.Tx and the transaction of ent's SQL driver are one, and so is a
+// generated *ent.Tx with the feature sql/execquery. GORM's is found by
+//
+//	tx, ok := db.Statement.ConnPool.(postgres.SQLTx) // not ok outside of a transaction
+//
+// A *sql.DB and a *sql.Conn are none, as they would commit each statement by itself.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

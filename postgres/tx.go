@@ -49,7 +49,7 @@ func (t *transaction) Underlying() any {
 	switch {
 	case t.standard != nil && reflect.ValueOf(t.standard).Comparable():
 		return t.standard
-	case t.native != nil:
+	case t.native != nil && reflect.ValueOf(t.native).Comparable():
 		return t.native
 	default:
 		return t
