@@ -64,9 +64,10 @@ var (
 	ErrInvalidArgument = store.ErrInvalidArgument
 )
 
-// ErrClockSkew: the clock of this process is further off the database server's
-// than a third of the lease. Leases are times, so a process whose clock is ahead
-// would take over from workers that are alive. It matches [ErrConfiguration].
+// ErrClockSkew is the error of a start when the clock of this process is further
+// off the database server's than a third of the lease. Leases are times, so a
+// process whose clock is ahead would take over from workers that are alive. It
+// matches [ErrConfiguration].
 var ErrClockSkew = fmt.Errorf("%w: clock is off", ErrConfiguration)
 
 // Causes with which a handler's context is cancelled (context.Cause).

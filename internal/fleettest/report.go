@@ -75,6 +75,14 @@ type claimed struct {
 // NewReport compares the log of the fleet with what was found in its database.
 func NewReport(t *testing.T, f *Fleet, kept Contents) *Report {
 	t.Helper()
+	r := newReport(t, f, kept)
+	r.log, r.torn = ReadLog(t, f.log)
+	r.read()
+	return r
+}
+
+func newReport(t *testing.T, f *Fleet, kept Contents) *Report {
+	t.Helper()
 	r := &Report{
 		t: t, f: f, kept: kept,
 		byDelivery: make(map[delivered][]*attempt), claims: make(map[delivered][]claimed),
@@ -82,9 +90,7 @@ func NewReport(t *testing.T, f *Fleet, kept Contents) *Report {
 		stopping: make(map[string]bool), events: make(map[string]*StoredEvent),
 		orders: make(map[string]bool), effects: make(map[string]int),
 	}
-	r.log, r.torn = ReadLog(t, f.log)
 	r.index()
-	r.read()
 	return r
 }
 
