@@ -10,7 +10,13 @@ import (
 	"github.com/relaybus-go/relaybus/store/storetest"
 )
 
-var cluster pgserver.Cluster //nolint:gochecknoglobals // Go has no other way from TestMain to the tests.
+// cluster makes a database for each test. What it commits need not survive a power
+// cut; processes that are killed leave what they wrote to the operating system.
+//
+//nolint:gochecknoglobals // Go has no other way from TestMain to the tests.
+var cluster = pgserver.Cluster{Options: pgserver.Options{
+	Settings: map[string]string{"fsync": "off", "full_page_writes": "off"},
+}}
 
 func TestMain(m *testing.M) {
 	if storetest.IsWorker() {
