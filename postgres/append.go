@@ -389,16 +389,14 @@ func (m *extension) write(ctx context.Context, a *appending) error {
 	if len(m.events) == 0 {
 		return nil
 	}
-	if len(m.changed) == 0 {
-		_, err := a.exec(ctx, a.s.sql.addDeliveries, m.events, m.refs, m.lanes, m.dues, m.keys, a.now)
-		return err
-	}
-	seqs, handlers := make([]int64, len(m.changed)), make([]string, len(m.changed))
-	for i, e := range m.changed {
-		seqs[i], handlers[i] = e.seq, numberArray(e.had)
-	}
-	if _, err := a.exec(ctx, a.s.sql.setHandlers, seqs, handlers); err != nil {
-		return err
+	if len(m.changed) > 0 {
+		seqs, handlers := make([]int64, len(m.changed)), make([]string, len(m.changed))
+		for i, e := range m.changed {
+			seqs[i], handlers[i] = e.seq, numberArray(e.had)
+		}
+		if _, err := a.exec(ctx, a.s.sql.setHandlers, seqs, handlers); err != nil {
+			return err
+		}
 	}
 	_, err := a.exec(ctx, a.s.sql.addDeliveries, m.events, m.refs, m.lanes, m.dues, m.keys, a.now)
 	return err
@@ -455,19 +453,18 @@ const fewKeys = 32
 // lock locks the keys of the events. An append of many keys locks all buckets of
 // keys instead, and so waits for every other append with a key.
 func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
-	var buckets, keys []int32
+	var keys []int32
 	seen := make(map[int32]struct{})
 	for i := range events {
 		if events[i].Key == "" {
 			continue
 		}
-		bucket, key := lockOf(events[i].Key)
+		_, key := lockOf(events[i].Key)
 		if _, ok := seen[key]; ok {
 			continue
 		}
 		seen[key] = struct{}{}
 		keys = append(keys, key)
-		buckets = append(buckets, bucket)
 	}
 	if len(keys) == 0 {
 		return nil
@@ -479,6 +476,7 @@ func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
 	}
 	// The bucket is the first part of the key, so buckets are in order, too.
 	slices.SortFunc(keys, func(a, b int32) int { return cmp.Compare(uint32(a), uint32(b)) }) //nolint:gosec // only their order counts
+	buckets := make([]int32, len(keys))
 	for i, key := range keys {
 		buckets[i] = bucketOf(key)
 	}

@@ -125,10 +125,9 @@ type claiming struct {
 	now, lease int64
 
 	wants []want
-	// expired says that the last look saw an owner to take over from, and gone
-	// that ours was no more.
-	expired, gone bool
-	deliveries    []store.Claimed
+	// expired says that the last look saw an owner to take over from.
+	expired    bool
+	deliveries []store.Claimed
 	// total counts them, taken by handler.
 	total int
 	taken map[string]int

@@ -182,8 +182,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	c.expired = expired
-	c.gone = me != 0 && !found
-	if c.gone {
+	if me != 0 && !found {
 		// Somebody took over from it.
 		c.w.mu.Lock()
 		c.w.forget()

@@ -196,13 +196,7 @@ func (s *Store) Requeue(ctx context.Context, ids []store.DeliveryID, now time.Ti
 
 func (x *session) requeue(ctx context.Context, list []stored, now time.Time) error {
 	events, handlers := numbersOf(list)
-	return x.rows(ctx, x.s.sql.requeue, func(scan func(...any) error) (bool, error) {
-		var at slice
-		var due int64
-		err := scan(&at.handler, &at.lane, &due)
-		x.onCommit(func() { x.s.hint(at, due) })
-		return true, err
-	}, events, handlers, now.UnixMilli())
+	return x.rows(ctx, x.s.sql.requeue, x.hinted, events, handlers, now.UnixMilli())
 }
 
 func numbersOf(list []stored) (events []int64, handlers []int32) {
@@ -334,13 +328,7 @@ func (x *session) unblock(ctx context.Context, list []stored) error {
 		return nil
 	}
 	refs, keys := keysOf(moved)
-	return x.rows(ctx, x.s.sql.unblock, func(scan func(...any) error) (bool, error) {
-		var at slice
-		var due int64
-		err := scan(&at.handler, &at.lane, &due)
-		x.onCommit(func() { x.s.hint(at, due) })
-		return true, err
-	}, refs, keys)
+	return x.rows(ctx, x.s.sql.unblock, x.hinted, refs, keys)
 }
 
 // CancelEvent removes the deliveries of an event that nobody has claimed; see

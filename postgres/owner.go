@@ -16,8 +16,7 @@ type ownerSQL struct {
 }
 
 func newOwnerSQL(c Config) ownerSQL {
-	const listed = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
-		(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END RETURNING d.handler, d.lane, d.due`
+	const listed = fence + ` RETURNING d.handler, d.lane, d.due`
 	return ownerSQL{
 		addOwner:   c.named(`INSERT INTO {t:owners} (id, name, lease) VALUES ($1, $2, $3)`),
 		lockOwner:  c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR NO KEY UPDATE`),
@@ -77,16 +76,7 @@ func (x *session) dismiss(ctx context.Context, owners []int64, each string, now 
 	if err != nil {
 		return err
 	}
-	err = x.rows(ctx, each, func(scan func(...any) error) (bool, error) {
-		var at slice
-		var number int16
-		var due int64
-		err := scan(&at.handler, &number, &due)
-		at.lane = uint8(number) //nolint:gosec // a lane is below 256
-		x.onCommit(func() { x.s.hint(at, due) })
-		return true, err
-	}, events, handlers, gens, now)
-	if err != nil {
+	if err := x.rows(ctx, each, x.hinted, events, handlers, gens, now); err != nil {
 		return err
 	}
 	for _, text := range []string{x.s.sql.dropClaimsOf, x.s.sql.freeLanes, x.s.sql.dropOwners} {
@@ -170,7 +160,8 @@ func (c *claiming) reconcile(ctx context.Context) error {
 			return err
 		}
 		err = x.rows(ctx, c.s.sql.release, func(scan func(...any) error) (bool, error) {
-			return true, c.hintOf(x, scan)
+			var event int64
+			return x.hinted(func(dest ...any) error { return scan(append([]any{&event}, dest...)...) })
 		}, events, handlers, gens, c.now, keepDues(len(events)), make([]bool, len(events)))
 		if err != nil {
 			return err
@@ -186,19 +177,6 @@ func (c *claiming) reconcile(ctx context.Context) error {
 		})
 		return nil
 	})
-}
-
-func (*claiming) hintOf(x *session, scan func(...any) error) error {
-	var event int64
-	var at slice
-	var number int16
-	var due int64
-	if err := scan(&event, &at.handler, &number, &due); err != nil {
-		return err
-	}
-	at.lane = uint8(number) //nolint:gosec // a lane is below 256
-	x.onCommit(func() { x.s.hint(at, due) })
-	return nil
 }
 
 func (c *claiming) knows(number int64, d deliveryKey, gen int32) bool {

@@ -237,8 +237,8 @@ func (a *attempting) advance() {
 }
 
 // park moves blocked deliveries out of the way of later claims: those of keys with
-// many of them, and those that cut a reading short. The first unfinished delivery of a key is never parked: nothing
-// would bring it back.
+// many of them, and those that cut a reading short. The first unfinished delivery
+// of a key is never parked: nothing would bring it back.
 func (a *attempting) park(p *pipeline) {
 	var events, heads []int64
 	var handlers, of []int32

@@ -167,6 +167,15 @@ type session struct {
 
 func (x *session) onCommit(f func()) { x.committed = append(x.committed, f) }
 
+// hinted reads a delivery that may be claimable once this is committed.
+func (x *session) hinted(scan func(...any) error) (bool, error) {
+	var at slice
+	var due int64
+	err := scan(&at.handler, &at.lane, &due)
+	x.onCommit(func() { x.s.hint(at, due) })
+	return true, err
+}
+
 // row reads at most one row.
 func (x *session) row(ctx context.Context, text string, dest []any, args ...any) (found bool, err error) {
 	err = x.rows(ctx, text, func(scan func(...any) error) (bool, error) {

@@ -32,14 +32,15 @@ func keepDues(n int) []int64 {
 // keys gives them in the order of their events: as a range of keys.
 const ofKey = `d.key >= k.key AND d.key <= k.key AND d.key IS NOT NULL AND d.state < 3`
 
+// fence selects the deliveries of $1, $2 and $3 that are pending and have the
+// generation of the claim, which grows when the claim ends in another way than by a
+// completion. The pairs are compared inside of a CASE, which no planner turns into a
+// join: so the deliveries are found by their key, whatever the statistics say.
+const fence = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
+	(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END`
+
 func newSettleSQL(c Config) settleSQL {
 	const (
-		// The fence: the delivery is pending and has the generation of the claim,
-		// which grows when the claim ends in another way than by a completion. The
-		// pairs are compared inside of a CASE, which no planner turns into a join:
-		// so the deliveries are found by their key, whatever the statistics say.
-		fence = ` WHERE d.event = ANY($1::bigint[]) AND CASE WHEN d.state = 0 THEN (d.event, d.handler, d.gen) IN
-			(SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])) ELSE false END`
 		lane = ` RETURNING d.event, d.handler, d.lane, d.due`
 		fits = ` AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)`
 		done = ` RETURNING d.*),
@@ -259,12 +260,7 @@ func (e *ending) add(p *pipeline) {
 	}
 	if len(e.moved) > 0 {
 		refs, keys := keysOf(e.moved)
-		p.add(sql.unblock, func(scan func(...any) error) (bool, error) {
-			var l seenLane
-			err := scan(&l.at.handler, &l.at.lane, &l.due)
-			e.hints = append(e.hints, l)
-			return true, err
-		}, refs, keys)
+		p.add(sql.unblock, e.unblocked, refs, keys)
 	}
 	e.w.mu.Lock()
 	owner := e.w.owner
@@ -304,6 +300,14 @@ func (e *ending) ended(back bool) scanRow {
 		}
 		return true, nil
 	}
+}
+
+// unblocked notes the delivery that is now the first of its key.
+func (e *ending) unblocked(scan func(...any) error) (bool, error) {
+	var l seenLane
+	err := scan(&l.at.handler, &l.at.lane, &l.due)
+	e.hints = append(e.hints, l)
+	return true, err
 }
 
 // emptied returns the claim records of which nothing runs after this, and those of
@@ -405,10 +409,5 @@ func (e *ending) inside(ctx context.Context, x *session, last bool) error {
 		return err
 	}
 	refs, keys := keysOf(e.moved)
-	return x.rows(ctx, e.s.sql.unblock, func(scan func(...any) error) (bool, error) {
-		var l seenLane
-		err := scan(&l.at.handler, &l.at.lane, &l.due)
-		e.hints = append(e.hints, l)
-		return true, err
-	}, refs, keys)
+	return x.rows(ctx, e.s.sql.unblock, e.unblocked, refs, keys)
 }

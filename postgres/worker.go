@@ -65,8 +65,6 @@ type worker struct {
 	// ended has the generations of what ended since a claim began to read, as its
 	// snapshot may still show them; it is nil while none reads.
 	ended map[deliveryKey]int64
-	// held counts what runs in each slice.
-	held map[slice]int
 	// claims counts what runs of each claim record; number is the last one, and
 	// emptied are those of which nothing runs any more.
 	claims  map[int64]int
@@ -117,7 +115,6 @@ func (w *worker) forget() {
 	w.owner, w.lease, w.number, w.doubt = 0, 0, 0, false
 	w.running = make(map[deliveryKey]*run)
 	w.keys = make(map[orderKey]int)
-	w.held = make(map[slice]int)
 	w.claims = make(map[int64]int)
 	w.emptied = nil
 	w.maybe = make(map[deliveryKey]struct{})
@@ -151,7 +148,6 @@ func (w *worker) id() int64 {
 // add notes a delivery that is handed out.
 func (w *worker) add(d deliveryKey, r *run) {
 	w.running[d] = r
-	w.held[slice{d.handler, r.lease.Token.Lane}]++
 	w.claims[r.claim]++
 	if r.key != "" {
 		w.keys[orderKey{d.handler, r.key}]++
@@ -169,7 +165,6 @@ func (w *worker) remove(d deliveryKey, token lane.Token) {
 	if w.ended != nil {
 		w.ended[d] = token.Claims
 	}
-	lower(w.held, slice{d.handler, token.Lane})
 	if lower(w.claims, r.claim) {
 		w.emptied = append(w.emptied, r.claim)
 	}
