@@ -17,8 +17,10 @@ type Bus struct {
 	features store.Features
 	cfg      Config
 	hooks    hooks
-	catalog  *catalog
-	types    *typeRegistry
+	// ownIDs says that ids of events are made here, so that none is made twice.
+	ownIDs  bool
+	catalog *catalog
+	types   *typeRegistry
 
 	mu       sync.Mutex
 	state    state
@@ -43,6 +45,7 @@ func New(s store.Store, cfg Config) (*Bus, error) {
 	if s == nil || isNilPointer(s) {
 		return nil, configError("store is nil")
 	}
+	ownIDs := cfg.GenerateID == nil
 	cfg = cfg.withDefaults()
 	features := s.Features()
 	if err := cfg.validate(features); err != nil {
@@ -52,6 +55,7 @@ func New(s store.Store, cfg Config) (*Bus, error) {
 		store:    s,
 		features: features,
 		cfg:      cfg,
+		ownIDs:   ownIDs,
 		byID:     make(map[string]*Handler),
 		types:    newTypeRegistry(cfg.EventTypes),
 	}

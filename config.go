@@ -62,7 +62,7 @@ type Config struct {
 	// Concurrency is how many handlers run at once. Default 10, at most 10,000.
 	Concurrency int
 	// BatchSize is how many deliveries are claimed at once at most. Default
-	// Concurrency.
+	// Concurrency, and up to 400 as long as handlers finish as many within 50 ms.
 	BatchSize int
 	// PollInterval is the wait between claims when idle. Default 1 s.
 	PollInterval time.Duration
@@ -147,7 +147,6 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Source, "relaybus")
 	orDefault(&c.TransactionTimeout, 5*time.Second)
 	orDefault(&c.Concurrency, 10)
-	orDefault(&c.BatchSize, c.Concurrency)
 	orDefault(&c.PollInterval, time.Second)
 	orDefault(&c.LeaseDuration, 30*time.Second)
 	orDefault(&c.ShutdownTimeout, 30*time.Second)
@@ -211,7 +210,7 @@ func (c Config) validate(f store.Features) error {
 		errs = append(errs, fmt.Errorf("TransactionMode %d: must be Required or Optional", c.TransactionMode))
 	}
 	number("Concurrency", c.Concurrency, 1, mostConcurrency)
-	number("BatchSize", c.BatchSize, 1, mostConcurrency)
+	number("BatchSize", c.BatchSize, 0, mostConcurrency)
 	number("Retention.BatchSize", c.Retention.BatchSize, 1, 100_000)
 	number("MaxPayload", c.MaxPayload, 1, mostPayload)
 	number("MaxHeaders", c.MaxHeaders, 2, mostHeaders)

@@ -18,6 +18,9 @@ const (
 	lastProbe  = time.Minute
 )
 
+// fastBatch is how many deliveries of fast handlers are claimed at once by default.
+const fastBatch = 400
+
 // engineLocked returns the engine, made from the handlers when there is none.
 func (b *Bus) engineLocked() *dispatch.Engine {
 	if b.engine != nil {
@@ -29,11 +32,14 @@ func (b *Bus) engineLocked() *dispatch.Engine {
 	}
 	cfg := dispatch.Config{
 		Store: b.store, Clock: b.cfg.Clock, Owner: b.cfg.Owner,
-		Concurrency: b.cfg.Concurrency, BatchSize: b.cfg.BatchSize,
+		Concurrency: b.cfg.Concurrency, BatchSize: b.cfg.BatchSize, MostBatch: b.cfg.BatchSize,
 		Poll: b.cfg.PollInterval, Lease: b.cfg.LeaseDuration,
 		Linger: linger, Grace: b.cfg.CancelGrace,
 		SerialTransactions: b.features.SerialTransactions,
 		Observer:           (*observer)(b),
+	}
+	if b.cfg.BatchSize == 0 {
+		cfg.BatchSize, cfg.MostBatch = b.cfg.Concurrency, max(b.cfg.Concurrency, fastBatch)
 	}
 	for _, h := range b.handlers {
 		cfg.Handlers = append(cfg.Handlers, b.dispatchHandler(h))

@@ -1,12 +1,10 @@
 package relaybus
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -63,7 +61,9 @@ func EventOf(e store.Event) *RawEvent { return rawEvent("", &store.Claimed{Event
 // Decode returns the event with its payload decoded. Numbers that are decoded
 // into an interface become [json.Number], so no digit is lost. A payload that
 // does not fit is a permanent error: trying again can't help.
-func Decode[T any](e *RawEvent) (*Event[T], error) {
+func Decode[T any](e *RawEvent) (*Event[T], error) { return decodeWith[T](e, unmarshalNumbers) }
+
+func decodeWith[T any](e *RawEvent, unmarshal func(payload []byte, to any) error) (*Event[T], error) {
 	if raw, ok := any(e).(*Event[T]); ok {
 		return raw, nil
 	}
@@ -72,13 +72,8 @@ func Decode[T any](e *RawEvent) (*Event[T], error) {
 		CorrelationID: e.CorrelationID, CausationID: e.CausationID, CreatedAt: e.CreatedAt,
 		Handler: e.Handler, Attempt: e.Attempt,
 	}
-	decoder := json.NewDecoder(bytes.NewReader(e.Payload))
-	decoder.UseNumber()
-	if err := decoder.Decode(&typed.Payload); err != nil {
+	if err := unmarshal(e.Payload, &typed.Payload); err != nil {
 		return nil, Permanent(fmt.Errorf("decode payload of %s: %w", e.Type, withoutValue(err)))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, Permanent(fmt.Errorf("decode payload of %s: more than one JSON value", e.Type))
 	}
 	return typed, nil
 }
@@ -91,6 +86,9 @@ func withoutValue(err error) error {
 	}
 	if syntaxErr, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("malformed JSON at offset %d", syntaxErr.Offset)
+	}
+	if errors.Is(err, errManyValues) {
+		return err
 	}
 	return errors.New("the type's own decoding refused it")
 }

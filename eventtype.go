@@ -31,8 +31,9 @@ func (t EventType[T]) New(payload T, options ...PublishOption) Message {
 func (t EventType[T]) Handle(id string, handle func(ctx context.Context, e *Event[T]) error, options ...HandlerOption) Handler {
 	var run HandlerFunc
 	if handle != nil {
+		unmarshal := unmarshalerOf(reflect.TypeFor[T]())
 		run = func(ctx context.Context, raw *RawEvent) error {
-			e, err := Decode[T](raw)
+			e, err := decodeWith[T](raw, unmarshal)
 			if err != nil {
 				return err
 			}

@@ -201,7 +201,7 @@ func (b *Bus) prepareEvent(m *Message, now time.Time, cause *RawEvent, e *store.
 		CorrelationID: m.correlationID, CausationID: m.causationID, CreatedAt: now,
 	}
 	if !m.set.id {
-		e.ID = b.cfg.GenerateID()
+		e.ID, e.Fresh = b.cfg.GenerateID(), b.ownIDs
 		if reason := checkText(e.ID, maxName); reason != "" {
 			return &EventValidationError{Field: "id", Reason: "the generated one " + reason}
 		}

@@ -366,3 +366,27 @@ func TestGeneratedIDs(t *testing.T) {
 		last = d.ID.EventID
 	}
 }
+
+// However deep the interface is.
+func TestDecodeNumbersWithin(t *testing.T) {
+	t.Parallel()
+	type line struct{ Extra map[string][]any }
+	type order struct {
+		Number int64
+		Lines  []line
+	}
+	define := relaybus.Define[order]("t")
+	var got order
+	b := newBed(t, nil, define.Handle("h", func(_ context.Context, e *relaybus.Event[order]) error {
+		got = e.Payload
+		return nil
+	}))
+	b.publish(define.New(order{
+		Number: 1546130668394913822,
+		Lines:  []line{{Extra: map[string][]any{"a": {json.Number("1546130668394913823")}}}},
+	}))
+	b.drain()
+	if got.Number != 1546130668394913822 || got.Lines[0].Extra["a"][0] != json.Number("1546130668394913823") {
+		t.Errorf("decoded %+v", got)
+	}
+}

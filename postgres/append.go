@@ -13,37 +13,50 @@ import (
 )
 
 type appendSQL struct {
-	addOne, addOneKeyed, addMany, lockKeys, lockBuckets, knownEvents, setHandlers, addDeliveries, notify string
+	addOne, addOneKeyed, addFresh, addFreshKeyed, addMany, addManyFresh, lockKeys, lockBuckets string
+	knownEvents, setHandlers, addDeliveries, notify                                            string
 }
 
 func newAppendSQL(c Config) appendSQL {
 	const (
 		// What an append needs: a schema that this library knows, of this database.
-		needs   = `ok AS (SELECT 1 FROM {t:meta} WHERE identity = $1::text AND ` + fitting + `)`
+		// One whose result is known before fails without it.
+		needs   = `WITH ok AS (SELECT 1 FROM {t:meta} WHERE identity = $1::text AND ` + fitting + `)`
+		must    = `WITH ok AS (SELECT 1 / count(*)::integer AS one FROM {t:meta} WHERE identity = $1::text AND ` + fitting + `)`
 		columns = `(id, type, source, key, created, correlation, causation, headers, payload, handlers)`
+		values  = `$3::text, $4::text, $5::text, $6::text, $7::bigint, $8::text, $9::text, $10::text, $11::text, $2::integer[]`
 		deliver = `d AS (INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
 			SELECT e.seq, r, $12::smallint, $13::bigint, $6::text, $14::bigint FROM e, unnest($2::integer[]) r)
 			SELECT seq FROM e`
-		values = `$3::text, $4::text, $5::text, $6::text, $7::bigint, $8::text, $9::text, $10::text, $11::text, $2::integer[]`
-	)
-	return appendSQL{
-		addOne: c.named(`WITH ` + needs + `, e AS (INSERT INTO {t:events} ` + columns + `
-			SELECT ` + values + ` FROM ok ON CONFLICT (id) DO NOTHING RETURNING seq), ` + deliver),
 		// The lock comes before the sequence is taken, and lasts until the end of
 		// the transaction: so the sequences of a key are in the order of commits.
-		addOneKeyed: c.named(`WITH ` + needs + `,
-			l AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared($15, $16), pg_advisory_xact_lock($17, $18) FROM ok),
-			e AS (INSERT INTO {t:events} ` + columns + `
-			SELECT ` + values + ` FROM l ON CONFLICT (id) DO NOTHING RETURNING seq), ` + deliver),
-		lockKeys: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, b), pg_advisory_xact_lock($2, k)
-			FROM unnest($3::integer[], $4::integer[]) AS l(b, k)) locked`,
-		lockBuckets: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, b) FROM generate_series(0, 255) b) locked`,
-		addMany: c.named(`WITH ` + needs + ` INSERT INTO {t:events} ` + columns + `
+		lock = `l AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared($15, $16), pg_advisory_xact_lock($17, $18) FROM `
+		one  = `e AS (INSERT INTO {t:events} ` + columns + ` SELECT ` + values + ` FROM `
+		many = `INSERT INTO {t:events} ` + columns + `
 			SELECT id, type, source, key, created, correlation, causation, headers, payload, handlers::integer[]
 			FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
 				$9::text[], $10::text[], $11::text[]) WITH ORDINALITY
-				AS i(id, type, source, key, created, correlation, causation, headers, payload, handlers, n)
-			WHERE EXISTS (SELECT FROM ok) ORDER BY n ON CONFLICT (id) DO NOTHING RETURNING seq, id`),
+				AS i(id, type, source, key, created, correlation, causation, headers, payload, handlers, n) `
+		// An event that can't be there is spared the look for it, which costs the
+		// server a third of the insertion.
+		unlessKnown = ` ON CONFLICT (id) DO NOTHING`
+	)
+	return appendSQL{
+		addOne:        c.named(needs + `, ` + one + `ok` + unlessKnown + ` RETURNING seq), ` + deliver),
+		addOneKeyed:   c.named(needs + `, ` + lock + `ok), ` + one + `l` + unlessKnown + ` RETURNING seq), ` + deliver),
+		addFresh:      c.named(must + `, ` + one + `ok WHERE ok.one = 1 RETURNING seq), ` + deliver),
+		addFreshKeyed: c.named(must + `, ` + lock + `ok WHERE ok.one = 1), ` + one + `l RETURNING seq), ` + deliver),
+		addMany:       c.named(needs + ` ` + many + `WHERE EXISTS (SELECT FROM ok) ORDER BY n` + unlessKnown + ` RETURNING seq, id`),
+		// The events got their sequences in the order of the arrays, and all are
+		// inserted: so a position in the one is a position in the other.
+		addManyFresh: c.named(must + `, e AS (` + many + `WHERE (SELECT one FROM ok) = 1 ORDER BY n RETURNING seq, key, handlers),
+			d AS (INSERT INTO {t:deliveries} (event, handler, lane, due, key, updated)
+				SELECT e.seq, r, ($12::smallint[])[e.n], ($13::bigint[])[e.n], e.key, $14::bigint
+				FROM (SELECT *, row_number() OVER (ORDER BY seq)::integer AS n FROM e) e CROSS JOIN LATERAL unnest(e.handlers) r)
+			SELECT count(*) FROM e`),
+		lockKeys: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, b), pg_advisory_xact_lock($2, k)
+			FROM unnest($3::integer[], $4::integer[]) AS l(b, k)) locked`,
+		lockBuckets: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, b) FROM generate_series(0, 255) b) locked`,
 		knownEvents: c.named(`SELECT seq, id, coalesce(key, ''), handlers::text FROM {t:events} WHERE id = ANY($1::text[])
 			AND EXISTS (SELECT FROM {t:meta} WHERE ` + fitting + `)
 			ORDER BY id FOR NO KEY UPDATE`),
@@ -56,8 +69,9 @@ func newAppendSQL(c Config) appendSQL {
 }
 
 // Append writes events and their deliveries in the transaction; see
-// [store.Appender]. It is one statement for one event, and two for many, when all
-// events are new and all handlers are known; one more locks many keys.
+// [store.Appender]. It is one statement when all events are fresh and all handlers
+// are known, and two for many events that are new without being called fresh; one
+// more locks many keys.
 func (s *Store) Append(
 	ctx context.Context, tx store.Tx, events []store.NewEvent, now time.Time,
 ) ([]store.Appended, error) {
@@ -76,12 +90,16 @@ func (s *Store) Append(
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.prepare(ctx, op); err != nil {
+		return nil, err
+	}
 	plan, err := s.planAppend(ctx, op, x, events)
 	if err != nil {
 		return nil, err
 	}
 	a := &appending{session: x, now: now.UnixMilli(), identity: *s.identity.Load(), list: make([]store.Appended, len(events))}
-	for start := 0; start < len(events) && err == nil; {
+	late := t.postpone(a, events, plan)
+	for start := 0; start < len(events) && err == nil && !late; {
 		end := piece(events, start)
 		err = a.some(ctx, events[start:end], a.list[start:end], plan.part(start, end))
 		start = end
@@ -156,6 +174,9 @@ func (a *appending) some(ctx context.Context, events []store.NewEvent, list []st
 var errPurged = errors.New("a known event was purged")
 
 func (a *appending) try(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
+	if allFresh(events, plan) {
+		return a.fresh(ctx, events, list, plan)
+	}
 	if len(events) == 1 && !plan.twice[0] {
 		done, err := a.one(ctx, &events[0], &list[0], plan.refs[0])
 		if err != nil {
@@ -171,29 +192,36 @@ func (a *appending) try(ctx context.Context, events []store.NewEvent, list []sto
 
 // one appends a new event. It has done nothing when the event is known.
 func (a *appending) one(ctx context.Context, e *store.NewEvent, result *store.Appended, refs []int32) (done bool, err error) {
-	number, due := lane.Of(e.Key, e.ID), e.DueAt.UnixMilli()
-	if refs == nil {
-		refs = []int32{}
-	}
-	args := []any{
-		a.identity, refs, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(), orNull(e.CorrelationID),
-		orNull(e.CausationID), textOrNull(e.Headers), textOrNull(e.Payload), int16(number), due, a.now,
-	}
-	text := a.s.sql.addOne
-	if e.Key != "" {
-		text = a.s.sql.addOneKeyed
-		bucket, key := lockOf(e.Key)
-		args = append(args, a.s.bucketClass(), bucket, a.s.keyClass(), key)
-	}
+	text, args := a.oneStatement(e, refs, a.s.sql.addOne, a.s.sql.addOneKeyed)
 	var seq int64
 	if done, err = a.row(ctx, text, []any{&seq}, args...); err != nil || !done {
 		return false, err
 	}
-	*result = store.Appended{Inserted: true, Deliveries: len(refs)}
-	a.noteDeliveries(len(refs))
 	a.onCommit(func() { a.s.appends.Add(1) })
-	a.hintAll(refs, number, due)
+	*result = a.inserted(e, refs)
 	return true, nil
+}
+
+func (a *appending) oneStatement(e *store.NewEvent, refs []int32, plain, keyed string) (text string, args []any) {
+	if refs == nil {
+		refs = []int32{}
+	}
+	args = []any{
+		a.identity, refs, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(), orNull(e.CorrelationID),
+		orNull(e.CausationID), textOrNull(e.Headers), textOrNull(e.Payload), int16(lane.Of(e.Key, e.ID)), e.DueAt.UnixMilli(), a.now,
+	}
+	if e.Key == "" {
+		return plain, args
+	}
+	bucket, key := lockOf(e.Key)
+	return keyed, append(args, a.s.bucketClass(), bucket, a.s.keyClass(), key)
+}
+
+// inserted notes the deliveries of an event that is new.
+func (a *appending) inserted(e *store.NewEvent, refs []int32) store.Appended {
+	a.noteDeliveries(len(refs))
+	a.hintAll(refs, lane.Of(e.Key, e.ID), e.DueAt.UnixMilli())
+	return store.Appended{Inserted: true, Deliveries: len(refs)}
 }
 
 func (a *appending) hintAll(refs []int32, number uint8, due int64) {
@@ -233,11 +261,8 @@ func (a *appending) many(ctx context.Context, events []store.NewEvent, list []st
 			continue
 		}
 		refs := plan.refs[i]
-		list[i] = store.Appended{Inserted: true, Deliveries: len(refs)}
-		number, due := lane.Of(events[i].Key, id), events[i].DueAt.UnixMilli()
-		more.deliver(seq, events[i].Key, refs, number, due)
-		a.noteDeliveries(len(refs))
-		a.hintAll(refs, number, due)
+		list[i] = a.inserted(&events[i], refs)
+		more.deliver(seq, events[i].Key, refs, lane.Of(events[i].Key, id), events[i].DueAt.UnixMilli())
 	}
 	if err := more.write(ctx, a); err != nil {
 		return err
@@ -296,8 +321,8 @@ func (s *Store) planAppend(ctx context.Context, op string, x *session, events []
 func (p *appendPlan) args(a *appending, events []store.NewEvent) []any {
 	n := len(events)
 	ids, types, sources := make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
-	keys, correlations, causations := make([]*string, 0, n), make([]*string, 0, n), make([]*string, 0, n)
-	headers, payloads := make([]*string, 0, n), make([]*string, 0, n)
+	keys, correlations, causations := newNullable(n), newNullable(n), newNullable(n)
+	headers, payloads := newNullable(n), newNullable(n)
 	created, handlers := make([]int64, 0, n), make([]string, 0, n)
 	for i := range events {
 		if p.twice[i] {
@@ -305,13 +330,16 @@ func (p *appendPlan) args(a *appending, events []store.NewEvent) []any {
 		}
 		e := &events[i]
 		ids, types, sources = append(ids, e.ID), append(types, e.Type), append(sources, e.Source)
-		keys = append(keys, textPointer(e.Key))
-		correlations, causations = append(correlations, textPointer(e.CorrelationID)), append(causations, textPointer(e.CausationID))
-		headers, payloads = append(headers, bytesPointer(e.Headers)), append(payloads, bytesPointer(e.Payload))
+		keys.add(e.Key, e.Key != "")
+		correlations.add(e.CorrelationID, e.CorrelationID != "")
+		causations.add(e.CausationID, e.CausationID != "")
+		headers.add(string(e.Headers), e.Headers != nil)
+		payloads.add(string(e.Payload), e.Payload != nil)
 		created, handlers = append(created, e.CreatedAt.UnixMilli()), append(handlers, numberArray(p.refs[i]))
 	}
 	return []any{
-		a.identity, ids, types, sources, keys, created, correlations, causations, headers, payloads, handlers,
+		a.identity, ids, types, sources, keys.array(), created, correlations.array(), causations.array(),
+		headers.array(), payloads.array(), handlers,
 	}
 }
 
@@ -453,6 +481,17 @@ const fewKeys = 32
 // lock locks the keys of the events. An append of many keys locks all buckets of
 // keys instead, and so waits for every other append with a key.
 func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
+	text, args := a.lockStatement(events)
+	if text == "" {
+		return nil
+	}
+	var n int64
+	_, err := a.row(ctx, text, []any{&n}, args...)
+	return err
+}
+
+// lockStatement returns no text when there is no key.
+func (a *appending) lockStatement(events []store.NewEvent) (text string, args []any) {
 	var keys []int32
 	seen := make(map[int32]struct{})
 	for i := range events {
@@ -467,12 +506,10 @@ func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil
+		return "", nil
 	}
-	var n int64
 	if len(keys) > fewKeys {
-		_, err := a.row(ctx, a.s.sql.lockBuckets, []any{&n}, a.s.bucketClass())
-		return err
+		return a.s.sql.lockBuckets, []any{a.s.bucketClass()}
 	}
 	// The bucket is the first part of the key, so buckets are in order, too.
 	slices.SortFunc(keys, func(a, b int32) int { return cmp.Compare(uint32(a), uint32(b)) }) //nolint:gosec // only their order counts
@@ -480,8 +517,7 @@ func (a *appending) lock(ctx context.Context, events []store.NewEvent) error {
 	for i, key := range keys {
 		buckets[i] = bucketOf(key)
 	}
-	_, err := a.row(ctx, a.s.sql.lockKeys, []any{&n}, a.s.bucketClass(), a.s.keyClass(), buckets, keys)
-	return err
+	return a.s.sql.lockKeys, []any{a.s.bucketClass(), a.s.keyClass(), buckets, keys}
 }
 
 // lockOf returns the numbers that an ordering key is locked by. Two keys may have
@@ -532,12 +568,4 @@ func textPointer(text string) *string {
 		return nil
 	}
 	return &text
-}
-
-func bytesPointer(text []byte) *string {
-	if text == nil {
-		return nil
-	}
-	s := string(text)
-	return &s
 }

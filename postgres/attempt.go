@@ -56,12 +56,12 @@ type attempting struct {
 	// mark is the worker's clock when the reading began.
 	mark   uint64
 	picker *lane.Picker[int]
-	rows   [][]candidate // of each handler, in the order of the reading
-	next   []int         // the first of them that is not consumed
+	rows   [][]*candidate // of each handler, in the order of the reading
+	next   []int          // the first of them that is not consumed
 	got    []int
-	picks  []candidate
+	picks  []*candidate
 	// blocked were read and can't be taken; waits counts them by handler.
-	blocked []candidate
+	blocked []*candidate
 	waits   []int
 	// read has what was read of each slice.
 	read map[slice]*reading
@@ -109,7 +109,7 @@ func (a *attempting) run(ctx context.Context) error {
 // begin opens the reading: what ends from now on may still be seen by it.
 func (a *attempting) begin() {
 	a.picker = lane.NewPicker(a.r.Limit-a.total, a.busy)
-	a.rows, a.next, a.got = make([][]candidate, len(a.wants)), make([]int, len(a.wants)), make([]int, len(a.wants))
+	a.rows, a.next, a.got = make([][]*candidate, len(a.wants)), make([]int, len(a.wants)), make([]int, len(a.wants))
 	a.waits = make([]int, len(a.wants))
 	a.read, a.took, a.whole = make(map[slice]*reading), make(map[slice]struct{}), make(map[slice]struct{})
 	a.w.mu.Lock()
@@ -401,7 +401,7 @@ func (a *attempting) addRead(p *pipeline, i int, me int64, list []slice) {
 	}
 	n, lastOrder := int64(0), int64(0)
 	p.add(a.s.sql.read, func(scan func(...any) error) (bool, error) {
-		d := candidate{want: i}
+		d := &candidate{want: i}
 		if err := d.scan(scan); err != nil {
 			return false, err
 		}

@@ -183,6 +183,11 @@ func (t *transaction) isOpen(ctx context.Context, op string) error {
 	if conn == nil {
 		return nil // A wrapper without one.
 	}
+	return inTransaction(op, conn)
+}
+
+// inTransaction reports whether a transaction is open on the connection.
+func inTransaction(op string, conn *pgx.Conn) error {
 	switch conn.PgConn().TxStatus() {
 	case 'T':
 		return nil

@@ -211,9 +211,8 @@ func (l *listing) read(ctx context.Context, at cursor) error {
 	if l.f.EventID != "" {
 		var e store.Event
 		var seq, created int64
-		var headers, payload *string
 		found, err := l.row(ctx, l.s.sql.getEvent, []any{
-			&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created, &e.CorrelationID, &e.CausationID, &headers, &payload,
+			&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created, &e.CorrelationID, &e.CausationID, &e.Headers, &e.Payload,
 		}, l.f.EventID)
 		if err != nil || !found || seq > at.event {
 			return err
@@ -279,10 +278,9 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 	var list []store.Delivery
 	err := s.read(ctx, op, func(ctx context.Context, x *session) error {
 		var seq, created int64
-		var headers, payload *string
 		list = nil
 		found, err := x.row(ctx, s.sql.getEvent, []any{
-			&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created, &e.CorrelationID, &e.CausationID, &headers, &payload,
+			&seq, &e.ID, &e.Type, &e.Source, &e.Key, &created, &e.CorrelationID, &e.CausationID, &e.Headers, &e.Payload,
 		}, id)
 		if err != nil {
 			return err
@@ -290,7 +288,7 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 		if !found {
 			return store.NewError(op, store.ErrNotFound, "", nil)
 		}
-		e.Headers, e.Payload, e.CreatedAt = bytesOf(headers), bytesOf(payload), instant(created)
+		e.CreatedAt = instant(created)
 		if e.Key != "" {
 			e.Sequence = seq
 		}

@@ -17,12 +17,14 @@ const (
 	beginWriting = "begin isolation level read committed read write"
 	beginReading = "begin isolation level repeatable read read only"
 	// settings are what the store's own transactions need, whatever the defaults of
-	// a role or a database are; and its plans do not depend on statistics that were
-	// made when the tables were empty. They are made for good on a connection that
-	// is the store's, and in each transaction where a pooler may be between.
+	// a role or a database are; and their plans are made once, and do not depend on
+	// statistics that were made when the tables were empty. They are made for good on
+	// a connection that is the store's, and in each transaction where a pooler may be
+	// between.
 	settings = `SELECT set_config('enable_seqscan', 'off', $1), set_config('enable_hashjoin', 'off', $1),
 		set_config('enable_mergejoin', 'off', $1), set_config('enable_bitmapscan', 'off', $1),
-		set_config('jit', 'off', $1), set_config('statement_timeout', '60s', $1), set_config('lock_timeout', '5s', $1),
+		set_config('jit', 'off', $1), set_config('plan_cache_mode', 'force_generic_plan', $1),
+		set_config('statement_timeout', '60s', $1), set_config('lock_timeout', '5s', $1),
 		set_config('idle_in_transaction_session_timeout', '10s', $1), set_config('synchronous_commit',
 			CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
 			ELSE current_setting('synchronous_commit') END, $1)`

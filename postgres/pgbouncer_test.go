@@ -164,7 +164,7 @@ func work(d *desk) {
 	if n := purged.History - int64(len(had.Deliveries)); n != 51 || purged.Deliveries != 5 {
 		d.t.Errorf("purged %+v", purged)
 	}
-	d.wantCounts(30, 0, 0)
+	d.wantCounts(30, 0)
 }
 
 // F43: in the default mode of pgx, which does not work there, the error says what to do.

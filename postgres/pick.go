@@ -32,30 +32,22 @@ func (d *candidate) slice() slice { return slice{d.ref, d.lane} }
 func (d *candidate) scan(scan func(...any) error) error {
 	var headOf *int32
 	var head *int64
-	var headers, payload *string
 	var created int64
 	err := scan(&d.order, &d.event, &d.ref, &d.lane, &d.due, &d.gen, &d.attempts, &d.lost, &d.alone, &d.key, &d.epoch,
 		&headOf, &head, &d.followers,
-		&d.of.ID, &d.of.Type, &d.of.Source, &created, &d.of.CorrelationID, &d.of.CausationID, &headers, &payload)
+		&d.of.ID, &d.of.Type, &d.of.Source, &created, &d.of.CorrelationID, &d.of.CausationID,
+		&d.of.Headers, &d.of.Payload)
 	if err != nil {
 		return err
 	}
 	if head != nil && headOf != nil {
 		d.head = deliveryKey{*head, *headOf}
 	}
-	d.of.Headers, d.of.Payload = bytesOf(headers), bytesOf(payload)
 	d.of.CreatedAt = instant(created)
 	if d.of.Key = d.key; d.key != "" {
 		d.of.Sequence = d.event
 	}
 	return nil
-}
-
-func bytesOf(text *string) []byte {
-	if text == nil {
-		return nil
-	}
-	return []byte(*text)
 }
 
 // pick takes what was read, a share for each handler, and what is left over for
@@ -98,7 +90,7 @@ func (a *attempting) peek() {
 
 // offer asks the rules about the next delivery of a handler.
 func (a *attempting) offer(i int) lane.Verdict {
-	d := &a.rows[i][a.next[i]]
+	d := a.rows[i][a.next[i]]
 	a.w.mu.Lock()
 	r := a.w.running[deliveryKey{d.event, d.ref}]
 	runs := r != nil && r.lease.Token.Claims == int64(d.gen)
@@ -115,10 +107,10 @@ func (a *attempting) offer(i int) lane.Verdict {
 	a.next[i]++
 	switch verdict {
 	case lane.Take:
-		a.picks = append(a.picks, *d)
+		a.picks = append(a.picks, d)
 		a.got[i]++
 	case lane.Blocked:
-		a.blocked = append(a.blocked, *d)
+		a.blocked = append(a.blocked, d)
 		a.waits[i]++
 		a.read[d.slice()].blocked++
 	case lane.Running, lane.Full:
@@ -160,9 +152,8 @@ func (a *attempting) record(ctx context.Context) error {
 	return nil
 }
 
-func listOf(picks []candidate) (events []int64, handlers, gens []int32, lanes []int16) {
-	for i := range picks {
-		d := &picks[i]
+func listOf(picks []*candidate) (events []int64, handlers, gens []int32, lanes []int16) {
+	for _, d := range picks {
 		events, handlers = append(events, d.event), append(handlers, d.ref)
 		gens, lanes = append(gens, d.gen), append(lanes, int16(d.lane))
 	}
@@ -182,8 +173,8 @@ func (a *attempting) handOut(number int64, emptied []int64) {
 	}
 	a.w.turns++
 	a.total += len(a.picks)
-	for i := range a.picks {
-		d := &a.picks[i]
+	a.deliveries = slices.Grow(a.deliveries, len(a.picks))
+	for _, d := range a.picks {
 		lease := store.Lease{
 			EventID: d.of.ID,
 			Handler: a.s.handlers.id(d.ref),
@@ -242,8 +233,7 @@ func (a *attempting) advance() {
 func (a *attempting) park(p *pipeline) {
 	var events, heads []int64
 	var handlers, of []int32
-	for i := range a.blocked {
-		d := &a.blocked[i]
+	for _, d := range a.blocked {
 		many := a.picker.Waiting(d.want, d.key) >= lane.ParkAt || a.read[d.slice()].cut
 		if d.head.event == 0 || d.event <= d.head.event || !many || len(events) == lane.ParkBatch {
 			continue

@@ -199,8 +199,9 @@ func (c *crammed) inCallers() map[string]hot {
 	const key = "deliveries_pkey"
 	refs := repeat(int64(c.handler))
 	ids, keys, which := make([]string, batch), make([]string, batch), make([]int64, batch)
-	known := make([]string, batch)
+	known, fresh := make([]string, batch), make([]string, batch)
 	for i := range batch {
+		fresh[i] = fmt.Sprint("fresh-", i)
 		ids[i], keys[i], which[i] = fmt.Sprint("new-", i), fmt.Sprint("k", i), int64(i+1)
 		known[i] = fmt.Sprint("old-", 1+i*7)
 	}
@@ -216,6 +217,12 @@ func (c *crammed) inCallers() map[string]hot {
 		"addMany": {args: []any{
 			c.identity, ids, repeat("order.placed.v1"), repeat("orders"), keys, repeat(c.now), repeat(""), repeat(""), repeat("{}"), repeat("{}"),
 			repeat(fmt.Sprintf("{%d}", c.handler)),
+		}, limit: batch},
+		"addFresh":      {args: append([]any{event[0], event[1], "fresh"}, event[3:14]...), limit: 1},
+		"addFreshKeyed": {args: append([]any{event[0], event[1], "fresh"}, append(event[3:14:14], 1, 2, 3, 4)...), limit: 1},
+		"addManyFresh": {args: []any{
+			c.identity, fresh, repeat("order.placed.v1"), repeat("orders"), keys, repeat(c.now), nil, nil, nil, repeat("{}"),
+			repeat(fmt.Sprintf("{%d}", c.handler)), repeat(int64(1)), repeat(c.now), c.now,
 		}, limit: batch},
 		"knownEvents":       {args: []any{known}, limit: batch, indexes: []string{"events_id"}},
 		"setHandlers":       {args: []any{c.events, repeat("{1,2}")}, limit: batch, indexes: []string{"events_pkey"}},

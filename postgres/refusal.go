@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // refusal is a transaction that could not begin: everything on it fails with the
@@ -32,8 +33,25 @@ func (r refusal) Exec(context.Context, string, ...any) (pgconn.CommandTag, error
 	return pgconn.CommandTag{}, r.err
 }
 
-func (r refusal) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, r.err }
-func (r refusal) QueryRow(context.Context, string, ...any) pgx.Row        { return refusedRow(r) }
+func (r refusal) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return refusedRows(r), r.err
+}
+
+func (r refusal) QueryRow(context.Context, string, ...any) pgx.Row { return refusedRow(r) }
+
+// refusedRows is what callers of Query may use without a look at its error.
+type refusedRows struct{ err error }
+
+func (refusedRows) Close()                                       {}
+func (r refusedRows) Err() error                                 { return r.err }
+func (refusedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
+func (refusedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
+func (refusedRows) Next() bool                                   { return false }
+func (r refusedRows) Scan(...any) error                          { return r.err }
+func (r refusedRows) Values() ([]any, error)                     { return nil, r.err }
+func (refusedRows) RawValues() [][]byte                          { return nil }
+func (refusedRows) Conn() *pgx.Conn                              { return nil }
+func (refusedRows) TypeMap() *pgtype.Map                         { return nil }
 
 type refusedRow struct{ err error }
 
@@ -42,7 +60,7 @@ func (r refusedRow) Scan(...any) error { return r.err }
 type refusedBatch struct{ err error }
 
 func (r refusedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, r.err }
-func (r refusedBatch) Query() (pgx.Rows, error)         { return nil, r.err }
+func (r refusedBatch) Query() (pgx.Rows, error)         { return refusedRows(r), r.err }
 func (r refusedBatch) QueryRow() pgx.Row                { return refusedRow(r) }
 func (refusedBatch) Tx() pgx.Tx                         { return nil }
 func (r refusedBatch) Close() error                     { return r.err }

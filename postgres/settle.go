@@ -355,6 +355,9 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.prepare(ctx, op); err != nil {
+		return err
+	}
 	lost := store.NewError(op, store.ErrLeaseLost, "", nil)
 	w := s.known(owner)
 	e := s.ending(w, []store.Settlement{{Lease: l, Action: store.Complete}}, now)

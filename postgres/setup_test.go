@@ -60,7 +60,7 @@ func setupTogether(t *testing.T, url string, c postgres.Config, processes ...*se
 		}
 		d.complete(got...)
 	}
-	d.wantCounts(0, 0, 0)
+	d.wantCounts(0, 0)
 	var n int
 	err := d.pool.QueryRow(t.Context(), `SELECT count(*) FROM relaybus_meta WHERE version = 1`).Scan(&n)
 	if err != nil || n != 1 {

@@ -27,6 +27,9 @@ type transaction struct {
 	// native or standard is the transaction of the driver.
 	native   pgx.Tx
 	standard SQLTx
+	// guard is the native one of a transaction of ours, and late what is kept for it.
+	guard *guard
+	late  *late
 	// sessions of a caller's transaction, by store.
 	sessions map[*Store]*session
 	own      *session
@@ -212,14 +215,15 @@ func (t *transaction) open(ctx context.Context) (querier, error) {
 		}
 		begin, err := s.beginText(ctx, conn)
 		if err == nil {
-			t.native, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+			var tx pgx.Tx
+			if tx, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin}); err == nil {
+				t.guard = &guard{Tx: tx, t: t}
+				t.native, t.conn, q = t.guard, conn, native{tx}
+				return nil
+			}
 		}
-		if err != nil {
-			s.release(ctx, conn, err)
-			return translate(t.op, err)
-		}
-		t.conn, q = conn, native{t.native}
-		return nil
+		s.release(ctx, conn, err)
+		return translate(t.op, err)
 	})
 	s.meter.begun()
 	return q, err
@@ -234,8 +238,8 @@ func (t *transaction) end(ctx context.Context) {
 		ctx, cancel := lasting(ctx)
 		defer cancel()
 		switch {
-		case t.native != nil:
-			_ = t.native.Rollback(ctx) // A connection on which it fails is closed.
+		case t.guard != nil:
+			_ = t.guard.Tx.Rollback(ctx) // A connection on which it fails is closed.
 		case t.standard != nil:
 			_ = t.standard.Rollback() // The same.
 		}
@@ -287,9 +291,12 @@ func (t *transaction) commit(ctx context.Context) error {
 	}
 	t.owner.crash("committing")
 	err := t.commitDriver(ctx)
+	typed := (*store.Error)(nil)
 	switch {
 	case err == nil:
 		t.done = true
+	case errors.As(err, &typed):
+		return translate(t.op, err) // What was kept was refused.
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		// fn has ended the driver's transaction by itself.
 		t.done = true
@@ -322,7 +329,10 @@ func (t *transaction) commitDriver(ctx context.Context) error {
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	return t.native.Commit(ctx)
+	if t.late != nil {
+		return t.commitLate(ctx)
+	}
+	return t.guard.Tx.Commit(ctx)
 }
 
 // appended notes that the transaction has added deliveries of the store.

@@ -41,6 +41,10 @@ type NewEvent struct {
 	Handlers []Handler
 	// DueAt is when its deliveries may start.
 	DueAt time.Time
+	// Fresh says that the id was made for this call, so that no event has it. A
+	// store need not look for it; if there is one all the same, Append may fail
+	// with [ErrConflict] instead of recognising it.
+	Fresh bool
 }
 
 // Appended is what became of one event of an append.

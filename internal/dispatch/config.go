@@ -39,9 +39,11 @@ type Config struct {
 	// Owner is the worker's name in the store.
 	Owner       string
 	Concurrency int
-	BatchSize   int
-	Poll        time.Duration
-	Lease       time.Duration
+	// BatchSize is how many deliveries are worth a claim of their own, and
+	// MostBatch the most that one takes, which is as many or more.
+	BatchSize, MostBatch int
+	Poll                 time.Duration
+	Lease                time.Duration
 	// Linger is how long a completion waits for others to share its call.
 	Linger time.Duration
 	// Grace is how long a handler may go on after its context was cancelled

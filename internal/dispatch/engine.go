@@ -42,6 +42,7 @@ type Engine struct {
 	// started: lanes are kept until Stop. closing: no new job starts.
 	started, closing bool
 	services         *services
+	crew             crew
 	lastErr          error
 	// changed is closed when a job ends, a handler returns or a claim is over;
 	// it is nil while nobody waits.
@@ -74,6 +75,7 @@ func New(cfg Config) *Engine {
 		fetchKick:  make(chan struct{}, 1),
 		settleKick: make(chan struct{}, 1),
 		hurry:      make(chan struct{}),
+		crew:       newCrew(cfg.Concurrency),
 	}
 	e.quiet = len(cfg.Handlers)
 	now := cfg.Clock.Now()
@@ -172,6 +174,8 @@ type services struct {
 	// handlers is the context that handlers' contexts derive from.
 	handlers context.Context //nolint:containedctx // it outlives the call that created it: handlers run under it until cancel
 	cancel   context.CancelCauseFunc
+	// resting has the goroutines that wait for a handler to run.
+	resting sync.WaitGroup
 }
 
 // acquire starts settle and renew for the first user.
@@ -217,6 +221,7 @@ func (e *Engine) release(ctx context.Context) {
 	s.renew.Cancel()
 	s.settle.Cancel()
 	s.cancel(ErrStopping)
+	s.resting.Wait()
 	late := errors.Join(s.renew.Join(ctx), s.settle.Join(ctx))
 	if started || late != nil {
 		return

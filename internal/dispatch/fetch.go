@@ -13,7 +13,7 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := e.cfg.Clock.Now()
 		e.mu.Lock()
-		e.startNext() //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
+		e.startNext()
 		request, asked, wait := e.plan(now)
 		if request != nil {
 			e.claiming++
@@ -46,7 +46,7 @@ func (e *Engine) claim(ctx context.Context, r store.ClaimRequest, asked []ask) (
 	var jobs []*job
 	switch {
 	case err == nil:
-		jobs = e.take(r, asked, result) //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
+		jobs = e.take(r, asked, result)
 	case !interrupted:
 		e.claimErrors++
 		e.lastErr = err

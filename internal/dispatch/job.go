@@ -20,6 +20,7 @@ type job struct {
 	// leaseUntil is when the lease ends unless it is renewed.
 	leaseUntil time.Time
 	started    time.Time
+	ctx        context.Context //nolint:containedctx // it is the context of this job's handler alone
 	cancel     context.CancelCauseFunc
 	// inTx: a transactional handler is at work, so its lease is not renewed.
 	inTx bool

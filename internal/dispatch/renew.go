@@ -63,7 +63,7 @@ func (e *Engine) renew(ctx context.Context) bool {
 			told = append(told, j)
 		}
 	}
-	e.startNext() //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
+	e.startNext()
 	e.mu.Unlock()
 	tell(len(told), func(i int) { e.cfg.Observer.LeaseLost(told[i].h.Handler, &told[i].c) })
 	return err == nil

@@ -22,10 +22,16 @@ func (p *PanicError) Error() string { return "handler panicked: " + p.Value }
 // errGoexit is what runtime.Goexit in a handler becomes.
 var errGoexit = errors.New("handler called runtime.Goexit")
 
-// start runs the job in a goroutine. The caller holds the mutex.
+// start gives the job a slot and runs it. The caller holds the mutex.
 func (e *Engine) start(j *job, now time.Time) {
-	ctx, cancel := context.WithCancelCause(e.services.handlers)
-	j.state, j.started, j.cancel = jobRunning, now, cancel
+	e.occupySlot(j, now)
+	e.crew.give(j, e.run)
+}
+
+// occupySlot gives the job its slot and its context. The caller holds the mutex.
+func (e *Engine) occupySlot(j *job, now time.Time) {
+	j.state, j.started = jobRunning, now
+	j.ctx, j.cancel = context.WithCancelCause(e.services.handlers)
 	if j.h.running == 0 {
 		e.quiet--
 	}
@@ -37,54 +43,71 @@ func (e *Engine) start(j *job, now time.Time) {
 			e.txRunning = true
 		}
 	}
-	go e.run(ctx, j)
 }
 
-// run is the goroutine of one handler.
-func (e *Engine) run(ctx context.Context, j *job) {
+// run is a goroutine of handlers. After one it goes on with the next.
+func (e *Engine) run(j *job) {
+	for j != nil {
+		if j = e.runOne(j); j == nil {
+			j = e.rest()
+		}
+	}
+}
+
+func (e *Engine) runOne(j *job) (next *job) {
 	// Whoever cancels first, the timer starts that gives the delivery up when
 	// the handler does not return.
-	stopWatch := context.AfterFunc(ctx, func() { e.watch(ctx, j) })
+	stopWatch := context.AfterFunc(j.ctx, func() { e.watch(j) })
+	e.tellStarted(j, stopWatch)
+	return e.work(j, stopWatch)
+}
+
+// tellStarted tells the observer. One that ends this goroutine must not take the
+// handler with it.
+func (e *Engine) tellStarted(j *job, stopWatch func() bool) {
 	told := false
-	// An observer that ends this goroutine must not take the handler with it.
 	defer func() {
-		if !told {
-			_ = recover()
-			go e.work(ctx, j, stopWatch)
+		if !told && recover() == nil {
+			go func() { e.run(e.work(j, stopWatch)) }()
 		}
 	}()
 	e.cfg.Observer.Started(j.h.Handler, &j.c)
 	told = true
-	e.work(ctx, j, stopWatch)
 }
 
-// work calls the handler.
-func (e *Engine) work(ctx context.Context, j *job, stopWatch func() bool) {
+// work calls the handler. It returns a job that the caller is to run next, or nil.
+func (e *Engine) work(j *job, stopWatch func() bool) (next *job) {
 	var stopTimeout func() bool
 	var err error
 	finished := false
 	// Deferred, because a handler may end this goroutine with runtime.Goexit.
 	defer func() {
+		ends := false
 		if !finished {
-			err = recovered(recover())
+			value := recover()
+			err, ends = recovered(value), value == nil
 		}
-		cause := context.Cause(ctx)
+		cause := context.Cause(j.ctx)
 		stopWatch()
 		if stopTimeout != nil {
 			stopTimeout()
 		}
 		j.cancel(nil)
-		e.returned(j, err, cause) //nolint:contextcheck // handlers run under the context of the engine, not of whoever makes room for them
+		next = e.returned(j, err, cause)
+		if ends && next != nil {
+			go e.run(next)
+		}
 	}()
 	if j.h.Timeout > 0 {
 		stopTimeout = e.cfg.Clock.AfterFunc(j.h.Timeout, func() { j.cancel(ErrTimeout) })
 	}
 	if j.h.Transactional {
-		err = e.runInTx(ctx, j)
+		err = e.runInTx(j)
 	} else {
-		err = j.h.Run(ctx, &j.c)
+		err = j.h.Run(j.ctx, &j.c)
 	}
 	finished = true
+	return next
 }
 
 // recovered is the error for what recover returned in a call that did not
@@ -98,14 +121,14 @@ func recovered(value any) error {
 
 // runInTx runs a transactional handler, so that its writes and the completion
 // commit together.
-func (e *Engine) runInTx(ctx context.Context, j *job) error {
-	if err := e.ensureLease(ctx, j); err != nil {
+func (e *Engine) runInTx(j *job) error {
+	if err := e.ensureLease(j.ctx, j); err != nil {
 		return err
 	}
 	// What the handler itself returns says nothing of this lease, whatever it
 	// wraps. A lease that is lost at the commit is found out by settling.
 	lost := false
-	err := j.h.Transact(ctx, func(ctx context.Context, tx store.Tx) error {
+	err := j.h.Transact(j.ctx, func(ctx context.Context, tx store.Tx) error {
 		lost = false
 		e.setCommitting(j, false)
 		if err := context.Cause(ctx); err != nil {
@@ -212,8 +235,8 @@ func describe(value any) (text string) {
 }
 
 // watch runs when a handler's context was cancelled while it was at work.
-func (e *Engine) watch(ctx context.Context, j *job) {
-	cause := context.Cause(ctx)
+func (e *Engine) watch(j *job) {
+	cause := context.Cause(j.ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j.state != jobRunning || errors.Is(cause, ErrStopping) {
@@ -268,8 +291,9 @@ func (e *Engine) vacate(j *job) {
 	}
 }
 
-// returned is called when a handler has returned.
-func (e *Engine) returned(j *job, err, cause error) {
+// returned is called when a handler has returned. What it returns has a slot, and is
+// to be run by the caller.
+func (e *Engine) returned(j *job, err, cause error) (next *job) {
 	if err != nil && errors.Is(cause, ErrTimeout) {
 		err = &timedOutError{err}
 	}
@@ -301,13 +325,16 @@ func (e *Engine) returned(j *job, err, cause error) {
 	if lost || completed {
 		e.leaving++
 	}
+	if !lost && !completed {
+		next = e.nextJob(now)
+	}
 	e.startNext()
 	e.notify()
 	e.mu.Unlock()
 	kick(e.fetchKick)
 	kick(e.settleKick)
 	if !lost && !completed {
-		return
+		return next
 	}
 	// Deferred, because the observer may end this goroutine.
 	defer func() {
@@ -322,6 +349,7 @@ func (e *Engine) returned(j *job, err, cause error) {
 	} else {
 		e.cfg.Observer.Finished(j.h.Handler, &j.c, Outcome{Kind: Succeeded, Took: now.Sub(j.started)})
 	}
+	return nil
 }
 
 // conclude decides what becomes of a job whose handler returned. It reports

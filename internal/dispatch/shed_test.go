@@ -78,7 +78,7 @@ func TestShed(t *testing.T) {
 				}
 				var runs atomic.Int64
 				e := dispatch.New(dispatch.Config{
-					Store: s, Clock: clock{}, Owner: "w", Concurrency: 2, BatchSize: 20,
+					Store: s, Clock: clock{}, Owner: "w", Concurrency: 2, BatchSize: 20, MostBatch: 20,
 					Poll: time.Second, Lease: time.Minute, Grace: time.Second, Observer: deafObserver{},
 					Handlers: []*dispatch.Handler{{
 						Handler: store.Handler{ID: "h"}, Limit: 2, MaxAttempts: 5,

@@ -47,7 +47,7 @@ func (e *Engine) want(h *handlerState, now time.Time) int {
 	}
 	n := e.slots(h, now)
 	if h.outages == 0 && h.RateEvents == 0 {
-		n += min(h.pace.ahead(now), 2*e.cfg.BatchSize)
+		n += min(h.pace.ahead(now), 2*e.cfg.MostBatch)
 	}
 	return max(n-len(h.queue), 0)
 }
@@ -55,16 +55,18 @@ func (e *Engine) want(h *handlerState, now time.Time) int {
 // startNext starts queued jobs while there are slots. The caller holds the
 // mutex.
 func (e *Engine) startNext() {
-	if e.services == nil {
-		return
-	}
 	now := e.cfg.Clock.Now()
-	for e.startOne(now) {
+	for j := e.nextJob(now); j != nil; j = e.nextJob(now) {
+		e.crew.give(j, e.run)
 	}
 }
 
-// startOne starts one job of the first handler, in turn, that has one and may.
-func (e *Engine) startOne(now time.Time) bool {
+// nextJob gives one job of the first handler, in turn, that has one and may, its
+// slot, and returns it. The caller holds the mutex, and runs it.
+func (e *Engine) nextJob(now time.Time) *job {
+	if e.services == nil || e.queued == 0 {
+		return nil
+	}
 	for i := range e.handlers {
 		h := e.handlers[(e.turn+i)%len(e.handlers)]
 		if len(h.queue) == 0 || e.queuedStartable(h, now) <= 0 {
@@ -76,10 +78,10 @@ func (e *Engine) startOne(now time.Time) bool {
 		e.queued--
 		h.rate.take()
 		e.turn = (e.turn + i + 1) % len(e.handlers)
-		e.start(j, now)
-		return true
+		e.occupySlot(j, now)
+		return j
 	}
-	return false
+	return nil
 }
 
 // queuedStartable is startable for jobs that are claimed already: these still
@@ -127,7 +129,7 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 		until(e.claimAt)
 		return nil, nil, wait
 	}
-	if e.settling.len() > 4*e.cfg.BatchSize+e.cfg.Concurrency {
+	if e.settling.len() > 4*e.cfg.MostBatch+e.cfg.Concurrency {
 		return nil, nil, wait
 	}
 	if e.exclusive(now) {
@@ -178,12 +180,12 @@ func (e *Engine) plan(now time.Time) (*store.ClaimRequest, []ask, time.Duration)
 	starving = min(starving, e.cfg.Concurrency-e.running)
 	// What is claimed ahead for handlers that then hang must not keep the
 	// others from starting.
-	room := max(e.cfg.Concurrency+2*e.cfg.BatchSize-e.running-e.queued, starving)
-	limit := min(total, e.cfg.BatchSize, room)
+	room := max(e.cfg.Concurrency+2*e.cfg.MostBatch-e.running-e.queued, starving)
+	limit := min(total, e.cfg.MostBatch, room)
 	if limit <= 0 || (starving <= 0 && limit < e.cfg.BatchSize) {
 		return nil, nil, wait
 	}
-	request.Limit = e.soloLimit(min(total+hungry, e.cfg.BatchSize, room), now)
+	request.Limit = e.soloLimit(min(total+hungry, e.cfg.MostBatch, room), now)
 	return &request, asked, 0
 }
 

@@ -22,10 +22,12 @@ func appendCases() []testCase {
 		{name: "S3 races of one id with different handlers", run: raceForIDWithHandlers},
 		{name: "S3 an event without handlers", run: eventWithoutHandlers},
 		{name: "S4 Z6 sequences ascend in the order of one batch", run: sequencesOfBatch},
+		{name: "S4 sequences ascend over several appends of fresh and other events", run: sequencesOfFresh},
 		{name: "S4 sequence order is commit order", run: sequencesOfTransactions},
 		{name: "S4 B6 a delivery that is added later keeps the event's sequence", run: sequenceOfLateDelivery},
 		{name: "Z6 batches over the same keys in any order all commit", run: batchesOverSameKeys},
-		{name: "B4 a large batch of mixed events", run: largeBatch},
+		{name: "B4 a large batch of mixed events", run: func(b *bed) { largeBatch(b, false) }},
+		{name: "B4 a large batch of fresh events", run: func(b *bed) { largeBatch(b, true) }},
 		{name: "B5 a delayed event waits for its time", run: delayedEvent},
 	}
 }
@@ -330,7 +332,7 @@ func batchesOverSameKeys(b *bed) {
 	b.counts(publishers*rounds*keys, 0, 0)
 }
 
-func largeBatch(b *bed) {
+func largeBatch(b *bed, fresh bool) {
 	const n = 1200
 	var events []store.NewEvent
 	for i := range n {
@@ -343,6 +345,7 @@ func largeBatch(b *bed) {
 		if i%4 == 0 {
 			e.Handlers = append(e.Handlers, store.Handler{ID: "g"})
 		}
+		e.Fresh = fresh
 		events = append(events, e)
 	}
 	for i, got := range b.publish(events...) {
@@ -351,9 +354,42 @@ func largeBatch(b *bed) {
 		}
 	}
 	b.counts(n+n/4, 0, 0)
+	for i := range events {
+		events[i].Fresh = false
+	}
 	got := b.publish(events...)
 	if slices.ContainsFunc(got, func(a store.Appended) bool { return a.Inserted || a.Deliveries != 0 }) {
 		b.t.Error("the second append of a batch added something")
+	}
+}
+
+// sequencesOfFresh appends in one transaction as a caller does that publishes again
+// and again, with ids of its own and without.
+func sequencesOfFresh(b *bed) {
+	var ids []string
+	err := b.s.Transact(b.ctx(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
+		for i := range 9 {
+			e := b.event(numberedName("e", i), "k", "h")
+			e.Fresh = i%3 != 1
+			ids = append(ids, e.ID)
+			got, err := b.s.Append(ctx, tx, []store.NewEvent{e}, b.now)
+			if err != nil {
+				return err
+			}
+			b.wantAppended(got[0], true, 1)
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatalf("append: %v", err)
+	}
+	for range ids {
+		got := b.claim("w", plenty, "h")
+		if len(got) != 1 || got[0].Event.ID != ids[0] {
+			b.t.Fatalf("claimed %v, want %s", got, ids[0])
+		}
+		b.complete("w", got...)
+		ids = ids[1:]
 	}
 }
 

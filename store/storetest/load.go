@@ -184,7 +184,9 @@ func (l *load) publish(ctx context.Context, s store.Store, p int) error {
 			if random.IntN(4) > 0 {
 				key = numberedName("k", random.IntN(l.keys))
 			}
-			events = append(events, newEvent(id, key, now, l.handlers...))
+			e := newEvent(id, key, now, l.handlers...)
+			e.Fresh = random.IntN(2) == 0
+			events = append(events, e)
 			publications = append(publications, l.h.Publish(id, key, l.handlers...))
 			i++
 		}

@@ -67,6 +67,7 @@ func (m *model) newEvents(n int, key func() string) []store.NewEvent {
 			e.DueAt = m.now.Add(time.Duration(m.random.IntN(300_000)) * time.Millisecond)
 		}
 		e.Handlers = m.someHandlers(true)
+		e.Fresh = m.random.IntN(3) > 0
 		events = append(events, e)
 	}
 	return events
@@ -106,17 +107,27 @@ func (m *model) publish() {
 func (m *model) append(events []store.NewEvent, undo bool) {
 	m.t.Helper()
 	m.note("publish %d events from %s, undo %v", len(events), events[0].ID, undo)
+	first := len(events)
+	if m.random.IntN(2) == 0 {
+		first = m.random.IntN(len(events)) // In two calls.
+	}
 	m.each("publish", func(w *twin) string {
-		text := ""
+		var all []store.Appended
 		s := w.stores[len(events)%2]
 		err := s.Transact(m.t.Context(), store.TxOptions{}, func(ctx context.Context, tx store.Tx) error {
-			got, err := s.Append(ctx, tx, events, m.now)
-			text = fmt.Sprintf("%v", got)
-			if err == nil && undo {
+			for _, part := range [][]store.NewEvent{events[:first], events[first:]} {
+				got, err := s.Append(ctx, tx, part, m.now)
+				if err != nil {
+					return err
+				}
+				all = append(all, got...)
+			}
+			if undo {
 				return errUndo
 			}
-			return err
+			return nil
 		})
+		text := fmt.Sprintf("%v", all)
 		if undo && errors.Is(err, errUndo) {
 			return "undone " + text
 		}
