@@ -135,7 +135,6 @@ func (d *desk) exec(text string) {
 	}
 }
 
-
 func idsOf(claimed []store.Claimed) []string {
 	ids := make([]string, len(claimed))
 	for i, c := range claimed {
