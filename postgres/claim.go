@@ -9,7 +9,7 @@ import (
 )
 
 type claimSQL struct {
-	ownLease, shareOwner, tryOwners, sequence, expired, discover, foreign, running, take, owned, read, park, addClaim string
+	ownLease, shareOwner, tryOwners, sequence, expired, discover, discoverFrom, foreign, running, take, owned, read, park, addClaim string
 }
 
 // stillRuns is whether what a claim record lists has not ended.
@@ -34,6 +34,12 @@ func newClaimSQL(c Config) claimSQL {
 			CROSS JOIN LATERAL (SELECT handler, lane, owner FROM {t:lanes} WHERE handler = r.ref ORDER BY lane) l
 			CROSS JOIN LATERAL (SELECT due, event FROM {t:deliveries}
 				WHERE handler = l.handler AND lane = l.lane AND state = 0 ORDER BY due, event LIMIT 1) d`),
+		// The same from a place on in each.
+		discoverFrom: c.named(`SELECT w.handler, w.lane, coalesce(l.owner, 0), d.due, d.event
+			FROM unnest($1::integer[], $2::smallint[], $3::bigint[], $4::bigint[]) AS w(handler, lane, due, event)
+			CROSS JOIN LATERAL (SELECT owner FROM {t:lanes} l WHERE l.handler = w.handler AND l.lane = w.lane LIMIT 1) l
+			CROSS JOIN LATERAL (SELECT d.due, d.event FROM {t:deliveries} d WHERE d.handler = w.handler AND d.lane = w.lane
+				AND d.state = 0 AND (d.due, d.event) >= (w.due, w.event) ORDER BY d.due, d.event LIMIT 1) d`),
 		running: c.named(`SELECT DISTINCT c.handler, c.lane FROM {t:claims} k
 			CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens, k.lanes) AS c(event, handler, gen, lane)
 			WHERE k.owner <> $1 AND c.handler = ANY($2::integer[]) AND ` + stillRuns),
@@ -169,6 +175,7 @@ func (c *claiming) run(ctx context.Context) error {
 		if err := c.reap(ctx); err != nil {
 			return err
 		}
+		c.w.horizon = horizon{} // What was taken over is due since long.
 		if err := c.look(ctx); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // crashPoints are the names that Arm takes.
@@ -48,6 +49,17 @@ func RowsRead(s *Store) int64     { return s.meter.rows.Load() }
 
 // RoundTrips counts those of claims and settlements.
 func RoundTrips(s *Store) int64 { return s.meter.trips.Load() }
+
+// Narrow has the owner's looks begin where the last one did, for as long as cost says.
+func Narrow(s *Store, owner string, cost time.Duration) {
+	w := s.worker(owner)
+	w.horizon.cost, w.horizon.whole = cost, time.Now()
+	refs := make([]int32, 0, len(w.owns))
+	for at := range w.owns {
+		refs = append(refs, at.handler)
+	}
+	w.horizon.looked(refs, nil, w.looked, false, time.Now())
+}
 
 // SetupLock is the statement that Setup begins with, and its argument.
 func SetupLock(s *Store) (text, key string) { return s.sql.setupLock, s.cfg.setupKey() }

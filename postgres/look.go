@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -137,6 +138,8 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	c.w.clock++
 	mark := c.w.clock
 	c.w.mu.Unlock()
+	from := c.w.horizon.from(refs, time.Now())
+	began := time.Now()
 	var lanes []seenLane
 	busy := make(map[slice]struct{})
 	handlers := newSpecial()
@@ -163,12 +166,17 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 				return true, err
 			}, refs, me)
 		}
-		p.add(c.s.sql.discover, func(scan func(...any) error) (bool, error) {
+		see := func(scan func(...any) error) (bool, error) {
 			var l seenLane
 			err := scan(&l.at.handler, &l.at.lane, &l.holder, &l.due, &l.event)
 			lanes = append(lanes, l)
 			return true, err
-		}, refs)
+		}
+		if from == nil {
+			p.add(c.s.sql.discover, see, refs)
+		} else {
+			p.add(c.s.sql.discoverFrom, see, from.handlers, from.lanes, from.dues, from.events)
+		}
 		p.add(c.s.sql.running, func(scan func(...any) error) (bool, error) {
 			var at slice
 			err := scan(&at.handler, &at.lane)
@@ -195,6 +203,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	c.w.seen, c.w.looked, c.w.claimed = true, c.now, 0
 	c.w.sequence, c.w.appends = last, appends
 	c.w.foreign = foreign
+	c.w.horizon.looked(refs, lanes, c.now, from == nil, began)
 	c.w.see(refs, lanes, busy, mark)
 	return again, nil
 }
@@ -206,7 +215,7 @@ func (w *worker) see(refs []int32, lanes []seenLane, busy map[slice]struct{}, ma
 		looked[ref] = struct{}{}
 	}
 	for at, t := range w.todo {
-		if _, ok := looked[at.handler]; ok && t.hinted <= mark {
+		if _, ok := looked[at.handler]; ok && t.hinted <= mark && !w.horizon.hides(at, t.place) {
 			delete(w.todo, at)
 		}
 	}

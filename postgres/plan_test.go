@@ -131,6 +131,7 @@ func (c *crammed) own() map[string]hot {
 		"special":      {limit: 4},
 		"refs":         {args: []any{[]string{"h", "busy"}}, limit: 4},
 		"discover":     {args: []any{refs}, limit: 256, indexes: []string{ready}},
+		"discoverFrom": {args: []any{handlers, lanes, starts, starts}, limit: 256, indexes: []string{ready}},
 		"foreign":      {args: []any{refs, c.owner}, limit: 256},
 		"owned":        {args: []any{c.owner, refs}, limit: 256},
 		"running":      {args: []any{c.owner, refs}, limit: batch, indexes: []string{key}},

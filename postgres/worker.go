@@ -81,6 +81,8 @@ type worker struct {
 	clock uint64
 	// owns has the slices that the owner has, as of when a claim last saw them.
 	owns map[slice]struct{}
+	// horizon says from where on a look looks.
+	horizon horizon
 	// looked is when the lanes were last looked for, and claimed how many claims
 	// there were since.
 	looked  int64
@@ -113,6 +115,7 @@ func newWorker(name string) *worker {
 // forget drops everything that belongs to an owner that is no more.
 func (w *worker) forget() {
 	w.owner, w.lease, w.number, w.doubt = 0, 0, 0, false
+	w.horizon = horizon{}
 	w.running = make(map[deliveryKey]*run)
 	w.keys = make(map[orderKey]int)
 	w.claims = make(map[int64]int)
