@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/relaybus-go/relaybus/store"
 	"github.com/relaybus-go/relaybus/store/lane"
 )
@@ -99,6 +101,9 @@ func (s *Store) Append(
 	}
 	a := &appending{session: x, now: now.UnixMilli(), identity: *s.identity.Load(), list: make([]store.Appended, len(events))}
 	late := t.postpone(a, events, plan)
+	if piece(events, 0) < len(events) {
+		err = a.lock(ctx, events) // Of all pieces, in order.
+	}
 	for start := 0; start < len(events) && err == nil && !late; {
 		end := piece(events, start)
 		err = a.some(ctx, events[start:end], a.list[start:end], plan.part(start, end))
@@ -108,7 +113,7 @@ func (s *Store) Append(
 		_, err = x.exec(ctx, s.sql.notify, s.channel())
 	}
 	if err != nil {
-		if t.owner != nil {
+		if t.owner != nil && !pgconn.SafeToRetry(err) {
 			t.broken = err
 		}
 		return nil, translate(op, err)
@@ -192,9 +197,15 @@ func (a *appending) try(ctx context.Context, events []store.NewEvent, list []sto
 
 // one appends a new event. It has done nothing when the event is known.
 func (a *appending) one(ctx context.Context, e *store.NewEvent, result *store.Appended, refs []int32) (done bool, err error) {
-	text, args := a.oneStatement(e, refs, a.s.sql.addOne, a.s.sql.addOneKeyed)
+	list := a.oneStatements(e, refs, a.s.sql.addOne, a.s.sql.addOneKeyed)
+	for _, before := range list[:len(list)-1] {
+		if _, err := a.exec(ctx, before.text, before.args...); err != nil {
+			return false, err
+		}
+	}
+	last := list[len(list)-1]
 	var seq int64
-	if done, err = a.row(ctx, text, []any{&seq}, args...); err != nil || !done {
+	if done, err = a.row(ctx, last.text, []any{&seq}, last.args...); err != nil || !done {
 		return false, err
 	}
 	a.onCommit(func() { a.s.appends.Add(1) })
@@ -202,19 +213,38 @@ func (a *appending) one(ctx context.Context, e *store.NewEvent, result *store.Ap
 	return true, nil
 }
 
-func (a *appending) oneStatement(e *store.NewEvent, refs []int32, plain, keyed string) (text string, args []any) {
+// oneStatements append one event. Most often it is one statement, which locks a key
+// by itself.
+func (a *appending) oneStatements(e *store.NewEvent, refs []int32, plain, keyed string) []statement {
 	if refs == nil {
 		refs = []int32{}
 	}
-	args = []any{
+	args := []any{
 		a.identity, refs, e.ID, e.Type, e.Source, orNull(e.Key), e.CreatedAt.UnixMilli(), orNull(e.CorrelationID),
 		orNull(e.CausationID), textOrNull(e.Headers), textOrNull(e.Payload), int16(lane.Of(e.Key, e.ID)), e.DueAt.UnixMilli(), a.now,
 	}
 	if e.Key == "" {
-		return plain, args
+		return []statement{{plain, args}}
 	}
 	bucket, key := lockOf(e.Key)
-	return keyed, append(args, a.s.bucketClass(), bucket, a.s.keyClass(), key)
+	if a.manyKeys(key) {
+		return []statement{{a.s.sql.lockBuckets, []any{a.s.bucketClass()}}, {plain, args}}
+	}
+	return []statement{{keyed, append(args, a.s.bucketClass(), bucket, a.s.keyClass(), key)}}
+}
+
+// manyKeys counts the keys of the transaction, and reports whether they are too many
+// to be locked each for itself.
+func (a *appending) manyKeys(keys ...int32) bool {
+	if a.keys == nil {
+		a.keys = make(map[int32]struct{})
+	}
+	for _, key := range keys {
+		if len(a.keys) <= mostKeys {
+			a.keys[key] = struct{}{}
+		}
+	}
+	return len(a.keys) > mostKeys
 }
 
 // inserted notes the deliveries of an event that is new.
@@ -474,9 +504,13 @@ func (a *appending) missing(ctx context.Context) error {
 	return errPurged
 }
 
-// fewKeys is up to how many keys of one append are locked each for itself: each
-// costs two entries in the server's lock table, which has 64 for each connection.
-const fewKeys = 32
+// fewKeys is up to how many keys of one append, and mostKeys of all of one
+// transaction, are locked each for itself: each costs two entries in the server's
+// lock table, which has 64 for each connection.
+const (
+	fewKeys  = 32
+	mostKeys = 64
+)
 
 // lock locks the keys of the events. An append of many keys locks all buckets of
 // keys instead, and so waits for every other append with a key.
@@ -508,7 +542,7 @@ func (a *appending) lockStatement(events []store.NewEvent) (text string, args []
 	if len(keys) == 0 {
 		return "", nil
 	}
-	if len(keys) > fewKeys {
+	if len(keys) > fewKeys || a.manyKeys(keys...) {
 		return a.s.sql.lockBuckets, []any{a.s.bucketClass()}
 	}
 	// The bucket is the first part of the key, so buckets are in order, too.
@@ -537,6 +571,7 @@ func (s *Store) bucketClass() int32 { return classOf(s.key + " bucket") }
 func (s *Store) keyClass() int32    { return classOf(s.key + " key") }
 
 func (s *Store) moveClass() int32 { return classOf(s.key + " move") }
+func (s *Store) setClass() int32  { return classOf(s.key + " set") }
 
 func classOf(text string) int32 {
 	h := fnv.New32a()

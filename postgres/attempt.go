@@ -268,23 +268,19 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 	handlers := newSpecial()
 	if round == 0 {
 		p.begin(a.conn)
-		a.lock(p, me, ch.holders, &found)
+		// Nobody takes over from us, or takes a lane, before the end of the claim.
+		p.add(a.s.sql.shareOwner, func(func(...any) error) (bool, error) {
+			found = true
+			return true, nil
+		}, me)
+		if a.renew {
+			p.add(a.s.sql.renewOwner, noRows, me, a.until)
+		}
 		p.add(a.s.sql.special, handlers.scan)
 		p.add(a.s.sql.sequence, func(scan func(...any) error) (bool, error) { return true, scan(&a.last) })
-	} else if len(ch.holders) > 0 {
-		// Locks are waited for in the order of the owners, so not any more.
-		var locked []int64
-		early := &pipeline{s: a.s}
-		early.add(a.s.sql.tryOwners, func(scan func(...any) error) (bool, error) {
-			var id int64
-			err := scan(&id)
-			locked = append(locked, id)
-			return true, err
-		}, ch.holders)
-		if err := early.run(ctx, a.conn); err != nil {
-			return err
-		}
-		ch.holders = locked
+	}
+	if len(ch.holders) > 0 {
+		p.add(a.s.sql.tryOwners, noRows, ch.holders)
 	}
 	if len(ch.take) > 0 {
 		handlers, lanes := slicesOf(ch.take)
@@ -293,7 +289,7 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 			err := scan(&at.handler, &at.lane)
 			a.took[at] = struct{}{}
 			return true, err
-		}, me, handlers, lanes, ch.holders)
+		}, me, handlers, lanes)
 	}
 	for i := range a.wants {
 		if list := ch.reads[i]; len(list) > 0 {
@@ -310,7 +306,7 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 		return errStale
 	}
 	if round == 0 {
-		changed := a.w.learn(handlers)
+		changed := a.learn(handlers)
 		paused := slices.ContainsFunc(a.wants, func(w want) bool {
 			return !w.held && slices.ContainsFunc(w.refs, func(ref int32) bool { return handlers.paused[ref] })
 		})
@@ -324,27 +320,6 @@ func (a *attempting) send(ctx context.Context, round int, ch choice) error {
 		}
 	}
 	return nil
-}
-
-// lock locks the row of our owner until the end of the claim, and those of others
-// whose lanes it wants, in the order of their ids.
-func (a *attempting) lock(p *pipeline, me int64, holders []int64, found *bool) {
-	if len(holders) > 0 {
-		p.add(a.s.sql.lockOwners, func(scan func(...any) error) (bool, error) {
-			var id int64
-			err := scan(&id)
-			*found = *found || id == me
-			return true, err
-		}, append(slices.Clone(holders), me))
-	} else {
-		p.add(a.s.sql.shareOwner, func(func(...any) error) (bool, error) {
-			*found = true
-			return true, nil
-		}, me)
-	}
-	if a.renew {
-		p.add(a.s.sql.renewOwner, noRows, me, a.until)
-	}
 }
 
 // notTaken forgets a lane that somebody else has: the next look finds it again.

@@ -12,6 +12,9 @@ type claimSQL struct {
 	ownLease, shareOwner, tryOwners, sequence, expired, discover, discoverFrom, foreign, running, take, owned, read, park, addClaim string
 }
 
+// lockedOwners are those that tryOwners has locked in the transaction.
+const lockedOwners = `(SELECT nullif(current_setting('relaybus.locked', true), '')::bigint[])::bigint[]`
+
 // stillRuns is whether what a claim record lists has not ended.
 const stillRuns = `EXISTS (SELECT FROM {t:deliveries} d WHERE d.event = c.event AND d.handler = c.handler AND d.gen = c.gen
 	AND d.state + 0 = 0 LIMIT 1)`
@@ -22,7 +25,10 @@ func newClaimSQL(c Config) claimSQL {
 		// Whoever wants to take something from the owner waits for the end of the
 		// claim.
 		shareOwner: c.named(`SELECT lease FROM {t:owners} WHERE id = $1 FOR SHARE`),
-		tryOwners:  c.named(`SELECT id FROM {t:owners} WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`),
+		// Of those who claim just now nothing is taken: nobody waits for another's
+		// claim. The next statements find there whom it has locked.
+		tryOwners: c.named(`SELECT set_config('relaybus.locked', coalesce(array_agg(id), '{}')::text, true) FROM (SELECT id FROM {t:owners}
+			WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED) o`),
 		// Sequences are given out before a commit, and by failed publishes, too: it
 		// only tells when nobody has published.
 		sequence: c.named(`SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {t:events_seq_seq}`),
@@ -48,7 +54,7 @@ func newClaimSQL(c Config) claimSQL {
 		take: c.named(`WITH t AS MATERIALIZED (SELECT l.handler, l.lane FROM {t:lanes} l
 				WHERE l.handler = ANY($2::integer[])
 					AND CASE WHEN true THEN (l.handler, l.lane) IN (SELECT * FROM unnest($2::integer[], $3::smallint[])) END
-					AND l.owner IS DISTINCT FROM $1 AND (l.owner IS NULL OR (l.owner = ANY($4::bigint[])
+					AND l.owner IS DISTINCT FROM $1 AND (l.owner IS NULL OR (l.owner = ANY(` + lockedOwners + `)
 					AND NOT EXISTS (SELECT FROM {t:claims} k
 						CROSS JOIN LATERAL unnest(k.events, k.handlers, k.gens, k.lanes) AS c(event, handler, gen, lane)
 						WHERE k.owner = l.owner AND c.handler = l.handler AND c.lane = l.lane AND ` + stillRuns + `)))
@@ -173,11 +179,11 @@ func (c *claiming) run(ctx context.Context) error {
 	}
 	if c.expired {
 		if err := c.reap(ctx); err != nil {
-			return err
+			return c.orWhatWeHave(err)
 		}
 		c.w.horizon = horizon{} // What was taken over is due since long.
 		if err := c.look(ctx); err != nil {
-			return err
+			return c.orWhatWeHave(err)
 		}
 	}
 	if c.known() || c.mustRenew() {
@@ -348,9 +354,10 @@ func (c *claiming) mustRenew() bool {
 }
 
 // renewal returns until when the lease is to run: it is written only when a
-// third of it has passed. The caller holds the mutex.
+// twentieth of it has passed, which those who go by it have to spare. The caller
+// holds the mutex.
 func (c *claiming) renewal() int64 {
-	if c.w.lease-c.now >= c.lease*2/3 {
+	if c.w.lease-c.now >= c.lease*19/20 {
 		return c.w.lease
 	}
 	return c.now + c.lease

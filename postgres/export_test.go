@@ -61,6 +61,9 @@ func Narrow(s *Store, owner string, cost time.Duration) {
 	w.horizon.looked(refs, nil, w.looked, false, time.Now())
 }
 
+// MoveClass is the class of the advisory locks of moves.
+func MoveClass(s *Store) int32 { return s.moveClass() }
+
 // SetupLock is the statement that Setup begins with, and its argument.
 func SetupLock(s *Store) (text, key string) { return s.sql.setupLock, s.cfg.setupKey() }
 

@@ -27,8 +27,7 @@ type statement struct {
 // locks the keys of several, and the append, which fails when the schema does not fit.
 func (a *appending) freshStatements(events []store.NewEvent, plan *appendPlan) []statement {
 	if len(events) == 1 {
-		text, args := a.oneStatement(&events[0], plan.refs[0], a.s.sql.addFresh, a.s.sql.addFreshKeyed)
-		return []statement{{text, args}}
+		return a.oneStatements(&events[0], plan.refs[0], a.s.sql.addFresh, a.s.sql.addFreshKeyed)
 	}
 	var list []statement
 	if text, args := a.lockStatement(events); text != "" {

@@ -10,7 +10,7 @@ import (
 )
 
 type handlerSQL struct {
-	refs, groups, addHandlers, members, joinGroup, addLanes, special string
+	refs, groups, addHandlers, lockSets, members, joinGroup, addLanes, special string
 }
 
 func newHandlerSQL(c Config) handlerSQL {
@@ -19,13 +19,15 @@ func newHandlerSQL(c Config) handlerSQL {
 		groups: c.named(`SELECT ref, id, coalesce(grp, 0) FROM {t:handlers} WHERE id = ANY($1::text[])`),
 		addHandlers: c.named(`INSERT INTO {t:handlers} (id) SELECT unnest($1::text[]) ORDER BY 1
 			ON CONFLICT (id) DO NOTHING`),
+		// Sets that overlap are joined one after the other.
+		lockSets: `SELECT pg_advisory_xact_lock($1, 0)`,
 		// The refs of all ids of the handlers.
 		members: c.named(`SELECT ref FROM {t:handlers} WHERE ref = ANY($1::integer[])
 			OR grp IN (SELECT grp FROM {t:handlers} WHERE ref = ANY($1::integer[]) AND grp IS NOT NULL) ORDER BY ref`),
 		joinGroup: c.named(`UPDATE {t:handlers} SET grp = $2 WHERE ref = ANY($1::integer[]) AND grp IS DISTINCT FROM $2`),
 		addLanes: c.named(`INSERT INTO {t:lanes} (handler, lane) SELECT r, n FROM unnest($1::integer[]) r, generate_series(0, 255) n
 			ON CONFLICT DO NOTHING`),
-		special: c.named(`SELECT ref, coalesce(grp, 0), paused FROM {t:handlers} WHERE paused OR grp IS NOT NULL`),
+		special: c.named(`SELECT ref, id, coalesce(grp, 0), paused FROM {t:handlers} WHERE paused OR grp IS NOT NULL`),
 	}
 }
 
@@ -213,6 +215,11 @@ func (s *Store) knowsSet(h store.Handler) bool {
 }
 
 func (x *session) addSets(ctx context.Context, handlers []store.Handler) error {
+	if slices.ContainsFunc(handlers, func(h store.Handler) bool { return len(h.Aliases) > 0 }) {
+		if _, err := x.exec(ctx, x.s.sql.lockSets, x.s.setClass()); err != nil {
+			return err
+		}
+	}
 	refs, err := x.needRefs(ctx, idsOf(handlers...))
 	if err != nil {
 		return err

@@ -3,10 +3,14 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
-	"strings"
+	"io"
+	"net"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/relaybus-go/relaybus/store"
@@ -43,10 +47,14 @@ func (s *Store) check(ctx context.Context, op string, t *transaction) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.done {
+	switch {
+	case t.done:
 		return store.NewError(op, store.ErrTxDone, "", nil)
+	case t.conn != nil:
+		return inTransaction(op, t.conn.Conn())
+	default:
+		return nil
 	}
-	return nil
 }
 
 // sameDatabase reports whether another store is on the same tables.
@@ -65,6 +73,9 @@ func (s *Store) sameDatabase(ctx context.Context, op string, other *Store) (bool
 // sessionOf returns the session in which the store works inside tx.
 func (s *Store) sessionOf(ctx context.Context, op string, tx store.Tx) (*session, *transaction, error) {
 	t, ok := tx.(*transaction)
+	if s.closed.Load() {
+		return nil, nil, store.NewError(op, store.ErrClosed, "", nil)
+	}
 	if ok && t != nil && t.owner == nil {
 		x, err := s.join(ctx, op, t)
 		return x, t, err
@@ -116,7 +127,7 @@ func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, 
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
 		return nil, store.NewError(op, store.ErrTxDone, "", err)
-	case err != nil && isForeignSpeech(err):
+	case err != nil && t.native == nil && isForeignSpeech(err):
 		return nil, store.NewError(op, store.ErrForeignTx, "", err)
 	case err != nil:
 		return nil, translate(op, err)
@@ -129,12 +140,14 @@ func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, 
 	return x, s.admit(op, t, x, id)
 }
 
-// isForeignSpeech reports whether a statement was not understood: the transaction
-// is one of another kind of database.
+// isForeignSpeech reports whether a statement of database/sql was not understood: the
+// transaction is one of another kind of database.
 func isForeignSpeech(err error) bool {
-	state := stateOf(err)
-	return state == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
-		!strings.Contains(err.Error(), "bad connection")
+	var network net.Error
+	return stateOf(err) == "" && !pgconn.SafeToRetry(err) && !errors.As(err, &network) &&
+		!slices.ContainsFunc([]error{
+			context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		}, func(other error) bool { return errors.Is(err, other) })
 }
 
 // admit lets a transaction in whose database has this id.
@@ -186,8 +199,12 @@ func (t *transaction) isOpen(ctx context.Context, op string) error {
 	return inTransaction(op, conn)
 }
 
-// inTransaction reports whether a transaction is open on the connection.
+// inTransaction reports whether a transaction is open on the connection, and can be
+// used.
 func inTransaction(op string, conn *pgx.Conn) error {
+	if conn.PgConn().IsBusy() {
+		return invalid(op, "the transaction is in use: the rows of an earlier query are not closed")
+	}
 	switch conn.PgConn().TxStatus() {
 	case 'T':
 		return nil

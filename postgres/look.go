@@ -196,7 +196,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 		c.w.forget()
 		c.w.mu.Unlock()
 	}
-	again = c.w.learn(handlers)
+	again = c.learn(handlers)
 	c.hold()
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -244,20 +244,23 @@ func (w *worker) see(refs []int32, lanes []seenLane, busy map[slice]struct{}, ma
 
 // special has the handlers that are paused or have several ids.
 type special struct {
+	ids    map[string]int32
 	paused map[int32]bool
 	groups map[int32]int32
 }
 
 func newSpecial() *special {
-	return &special{paused: make(map[int32]bool), groups: make(map[int32]int32)}
+	return &special{ids: make(map[string]int32), paused: make(map[int32]bool), groups: make(map[int32]int32)}
 }
 
 func (h *special) scan(scan func(...any) error) (bool, error) {
 	var ref, group int32
+	var id string
 	var paused bool
-	if err := scan(&ref, &group, &paused); err != nil {
+	if err := scan(&ref, &id, &group, &paused); err != nil {
 		return false, err
 	}
+	h.ids[id] = ref
 	if paused {
 		h.paused[ref] = true
 	}
@@ -269,7 +272,11 @@ func (h *special) scan(scan func(...any) error) (bool, error) {
 
 // learn takes over what is special, and reports whether the ids of a handler have
 // changed.
-func (w *worker) learn(h *special) (changed bool) {
+func (c *claiming) learn(h *special) (changed bool) {
+	for id, ref := range h.ids {
+		c.s.handlers.add(id, ref) // Also what only other processes have declared.
+	}
+	w := c.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changed = !maps.Equal(w.groups, h.groups)

@@ -42,7 +42,8 @@ func TestPlansSoak(t *testing.T) {
 		}
 		for _, cache := range []string{"force_generic_plan", "force_custom_plan"} {
 			name := statistics + " statistics, " + cache
-			c.explainAll(t, name+", own transaction", cache, postgres.Settings, c.own())
+			locked := fmt.Sprintf("; SET LOCAL relaybus.locked = '{%d}'", c.other)
+			c.explainAll(t, name+", own transaction", cache, postgres.Settings+locked, c.own())
 			c.explainAll(t, name+", caller's transaction", cache, "SELECT 1", c.inCallers())
 		}
 	}
@@ -135,7 +136,7 @@ func (c *crammed) own() map[string]hot {
 		"foreign":      {args: []any{refs, c.owner}, limit: 256},
 		"owned":        {args: []any{c.owner, refs}, limit: 256},
 		"running":      {args: []any{c.owner, refs}, limit: batch, indexes: []string{key}},
-		"take":         {args: []any{c.owner, handlers, foreign, []int64{c.other}}, limit: 256, indexes: []string{key}},
+		"take":         {args: []any{c.owner, handlers, foreign}, limit: 256, indexes: []string{key}},
 		"read":         {args: []any{c.owner, handlers, lanes, starts, starts, most, c.now, batch + 32, refs}, limit: batch + 32, indexes: []string{ready, open, "events_pkey"}},
 		"park":         {args: []any{c.events[1:], c.handlers[1:], repeat(first)[1:], repeat(refs[0])[1:]}, limit: batch, indexes: []string{key}},
 		"addClaim":     {args: []any{c.owner, 1000, c.events, c.handlers, c.gens, c.lanes}, limit: 1},
@@ -155,6 +156,7 @@ func (c *crammed) own() map[string]hot {
 		"release":         {args: with(c.now, repeat(int64(math.MinInt64)), repeat(true)), limit: batch, indexes: []string{key}},
 		"bury":            {args: with(c.now, repeat(true), repeat("it failed")), limit: batch, indexes: []string{key}},
 		"unblock":         {args: []any{repeat(refs[0]), slices.Repeat([]string{"hot", "key-1"}, batch/2)}, limit: batch, indexes: []string{open, key}},
+		"lockEvents":      {args: []any{c.events}, limit: batch, indexes: []string{"events_pkey"}},
 		"shareMoves":      {args: []any{1, refs}, limit: 1},
 		"lockMoves":       {args: []any{1, refs}, limit: 1},
 
@@ -232,6 +234,7 @@ func (c *crammed) inCallers() map[string]hot {
 		"lockBuckets":       {args: []any{1}, limit: 256},
 		"completeTx":        {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
 		"completeTxKeeping": {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
+		"shareMovesTx":      {args: []any{1, refs[:1]}, limit: 1},
 		"shareMoves":        {args: []any{1, refs[:1]}, limit: 1},
 		"unblock":           {args: []any{refs[:1], []string{"hot"}}, limit: 1, indexes: []string{"deliveries_open", key}},
 	}
@@ -243,7 +246,7 @@ func cold() []string {
 		// Setup.
 		"hasMeta", "addMeta", "bump", "setupLock", "encoding", "hasSchema", "createSchema",
 		// Once for each handler.
-		"addHandlers", "members", "joinGroup", "addLanes", "recordHandler", "retireHandler", "pauseHandler",
+		"addHandlers", "lockSets", "members", "joinGroup", "addLanes", "recordHandler", "retireHandler", "pauseHandler",
 		// Statistics count all rows.
 		"countDeliveries", "countHistory", "oldest",
 		// A handler that is dropped is walked through.

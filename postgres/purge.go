@@ -9,7 +9,7 @@ import (
 
 type purgeSQL struct {
 	oldHistory, oldCompletions, setCompletions, dropCompletions, oldDead, dropDead, oldUnheard string
-	totals, setAccounts, dropAccounts, dropEvents, addCompletions                              string
+	lockEvents, totals, setAccounts, dropAccounts, dropEvents, addCompletions                  string
 }
 
 func newPurgeSQL(c Config) purgeSQL {
@@ -26,8 +26,11 @@ func newPurgeSQL(c Config) purgeSQL {
 		dropDead: c.named(`DELETE FROM {t:deliveries} d WHERE d.event = ANY($1::bigint[])
 			AND CASE WHEN d.state = 3 THEN (d.event, d.handler) IN (SELECT * FROM unnest($1::bigint[], $2::integer[])) ELSE false END`),
 		oldUnheard: c.named(`SELECT seq FROM {t:events} WHERE handlers = '{}' AND created < $1 ORDER BY created LIMIT $2 FOR UPDATE SKIP LOCKED`),
+		// The accounts are read after the lock: what another purge has added to them
+		// before it let go is not in the view of the statement that waited for it.
+		lockEvents: c.named(`SELECT seq FROM {t:events} WHERE seq = ANY($1::bigint[]) ORDER BY seq FOR UPDATE`),
 		totals: c.named(`SELECT e.seq, cardinality(e.handlers), coalesce(a.done, 0), a.last FROM {t:events} e
-			LEFT JOIN {t:accounts} a ON a.event = e.seq WHERE e.seq = ANY($1::bigint[]) ORDER BY e.seq FOR UPDATE OF e`),
+			LEFT JOIN {t:accounts} a ON a.event = e.seq WHERE e.seq = ANY($1::bigint[]) ORDER BY e.seq`),
 		setAccounts: c.named(`INSERT INTO {t:accounts} (event, done, last) SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bigint[])
 			ON CONFLICT (event) DO UPDATE SET done = excluded.done, last = excluded.last`),
 		dropAccounts:   c.named(`DELETE FROM {t:accounts} WHERE event = ANY($1::bigint[])`),
@@ -183,6 +186,9 @@ func (p *purging) dead(ctx context.Context) error {
 func (p *purging) settle(ctx context.Context) error {
 	if len(p.order) == 0 {
 		return nil
+	}
+	if _, err := p.numbers(ctx, p.s.sql.lockEvents, p.order); err != nil {
+		return err
 	}
 	var drop, forget, keep, again, times, lasts []int64
 	var counts []int32

@@ -161,6 +161,8 @@ type session struct {
 	s *Store
 	// committed runs after the commit: what is kept in memory follows.
 	committed []func()
+	// keys are the ordering keys that were locked in the transaction, up to some.
+	keys map[int32]struct{}
 	// private says that no caller has a hand in the transaction.
 	private bool
 }

@@ -14,7 +14,7 @@ import (
 )
 
 type settleSQL struct {
-	complete, completeKeeping, completeTx, completeTxKeeping, reschedule, release, bury, unblock, shareMoves, lockMoves string
+	complete, completeKeeping, completeTx, completeTxKeeping, reschedule, release, bury, unblock, shareMoves, shareMovesTx, lockMoves string
 }
 
 // keepDue stands for a due time that stays as it is.
@@ -81,7 +81,11 @@ func newSettleSQL(c Config) settleSQL {
 		// only one delivery of it runs. An operator's, which ends any, goes alone, so
 		// that one of two sees what the other one leaves as the first of the key.
 		shareMoves: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, r) FROM unnest($2::integer[]) r) locked`,
-		lockMoves:  `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, r) FROM unnest($2::integer[]) r) locked`,
+		// It also tells whether the statements that follow see what is committed by
+		// then: a key whose next delivery was parked meanwhile would stand still.
+		shareMovesTx: `SELECT current_setting('transaction_isolation') = 'read committed' FROM
+			(SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, r) FROM unnest($2::integer[]) r) locked) l`,
+		lockMoves: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, r) FROM unnest($2::integer[]) r) locked`,
 		// The first unfinished delivery of each key, of each id of its handler,
 		// comes back if it was parked. It comes in a statement after the one that
 		// moved the key on: then it sees what was parked before that.
@@ -162,6 +166,8 @@ type ending struct {
 	s   *Store
 	w   *worker
 	now int64
+	// owner is who holds the claims. The worker may have another one by the end.
+	owner int64
 	// index has the places of the settlements in the call, keys their deliveries.
 	index []int
 	keys  []deliveryKey
@@ -185,6 +191,7 @@ func (s *Store) ending(w *worker, list []store.Settlement, now time.Time) *endin
 	seen := make(map[deliveryKey]struct{}, len(list))
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	e.owner = w.owner
 	for i := range list {
 		r := w.holds(list[i].Lease)
 		d := keyOf(list[i].Lease)
@@ -263,11 +270,10 @@ func (e *ending) add(p *pipeline) {
 		p.add(sql.unblock, e.unblocked, refs, keys)
 	}
 	e.w.mu.Lock()
-	owner := e.w.owner
 	e.dropped = e.emptied()
 	e.w.mu.Unlock()
 	if len(e.dropped) > 0 {
-		p.add(e.s.sql.dropClaims, noRows, owner, e.dropped)
+		p.add(e.s.sql.dropClaims, noRows, e.owner, e.dropped)
 	}
 }
 
@@ -311,8 +317,12 @@ func (e *ending) unblocked(scan func(...any) error) (bool, error) {
 }
 
 // emptied returns the claim records of which nothing runs after this, and those of
-// before. The caller holds the worker's mutex.
+// before: none of a successor's, whose numbers are others. The caller holds the
+// worker's mutex.
 func (e *ending) emptied() []int64 {
+	if e.w.owner != e.owner {
+		return nil
+	}
 	ends := make(map[int64]int)
 	for _, r := range e.runs {
 		ends[r.claim]++
@@ -399,15 +409,19 @@ func (e *ending) inside(ctx context.Context, x *session, last bool) error {
 		text = e.s.sql.completeTxKeeping
 	}
 	if len(e.moved) > 0 {
-		if _, err := x.numbers(ctx, e.s.sql.shareMoves, e.s.moveClass(), refsOf(e.moved)); err != nil {
+		var sees bool
+		if _, err := x.row(ctx, e.s.sql.shareMovesTx, []any{&sees}, e.s.moveClass(), refsOf(e.moved)); err != nil {
 			return err
+		}
+		if !sees {
+			return invalid("complete in transaction", "with an ordering key it needs the isolation level READ COMMITTED")
 		}
 	}
 	var idle *string
 	if last {
 		idle = new(commitTime)
 	}
-	err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now, e.w.id(), idle)
+	err := x.rows(ctx, text, e.ended(false), g.events, g.handlers, g.gens, e.now, e.owner, idle)
 	if err != nil || len(e.moved) == 0 {
 		return err
 	}

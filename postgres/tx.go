@@ -64,7 +64,17 @@ func (t *transaction) Underlying() any {
 // be of the store's database; any other one is refused with [store.ErrForeignTx],
 // and stays usable. An error of the database aborts the whole transaction, as
 // always in PostgreSQL.
-func Join(tx pgx.Tx) store.Tx { return &transaction{native: tx} }
+func Join(tx pgx.Tx) store.Tx {
+	if isNil(tx) {
+		tx = nil
+	}
+	return &transaction{native: tx}
+}
+
+func isNil(tx any) bool {
+	v := reflect.ValueOf(tx)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
 
 // JoinSQL is [Join] for a transaction of database/sql. Join a transaction once and
 // use the result for all that is published in it: it remembers that the database
@@ -75,6 +85,9 @@ func JoinSQL(tx SQLTx) store.Tx { return &transaction{standard: plainTx(tx)} }
 // methods of the same names that read statements in their own way: a bun.Tx puts
 // values in for question marks.
 func plainTx(tx SQLTx) SQLTx {
+	if isNil(tx) {
+		return nil
+	}
 	v := reflect.Indirect(reflect.ValueOf(tx))
 	if v.Kind() != reflect.Struct {
 		return tx
@@ -288,6 +301,12 @@ func (t *transaction) commit(ctx context.Context) error {
 	case t.own == nil:
 		t.done = true
 		return nil
+	}
+	if t.conn != nil && t.conn.Conn().PgConn().TxStatus() == 'I' {
+		t.done = true
+		return &store.Error{
+			Op: t.op, Class: store.ErrTxDone, Also: store.ErrOutcomeUnknown, Detail: "a statement inside of it has ended it",
+		}
 	}
 	t.owner.crash("committing")
 	err := t.commitDriver(ctx)

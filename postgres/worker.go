@@ -114,7 +114,7 @@ func newWorker(name string) *worker {
 
 // forget drops everything that belongs to an owner that is no more.
 func (w *worker) forget() {
-	w.owner, w.lease, w.number, w.doubt = 0, 0, 0, false
+	w.owner, w.lease, w.doubt = 0, 0, false // The numbers of claims go on.
 	w.horizon = horizon{}
 	w.running = make(map[deliveryKey]*run)
 	w.keys = make(map[orderKey]int)

@@ -225,9 +225,9 @@ func (c *claiming) mustWrite() bool {
 }
 
 // renewal returns until when the lease is to run: it is written only when a
-// third of it has passed.
+// twentieth of it has passed, which those who go by it have to spare.
 func (c *claiming) renewal() int64 {
-	if c.w.lease-c.now >= c.lease*2/3 {
+	if c.w.lease-c.now >= c.lease*19/20 {
 		return c.w.lease
 	}
 	return c.now + c.lease

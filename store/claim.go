@@ -28,7 +28,9 @@ type ClaimRequest struct {
 	Limit int
 	// Now decides what is due and which leases have expired.
 	Now time.Time
-	// Lease is how long the claim holds. It never shortens a running lease.
+	// Lease is how long the claim holds. A store may end it up to a twentieth
+	// earlier, so that it need not write each time; it never shortens a running
+	// lease.
 	Lease time.Duration
 }
 

@@ -15,6 +15,7 @@ func leaseCases() []testCase {
 		{name: "S7 an owner without leases keeps its lanes", run: extendWithoutLeases},
 		{name: "S7 F16 a lease that was extended too late", run: extendedTooLate},
 		{name: "S7 a lease ends at its time, not before", run: leaseEnd},
+		{name: "S7 B10 F16 a claim holds for the lease that was asked for", run: claimHolds},
 	}
 }
 
@@ -22,6 +23,24 @@ func leaseCases() []testCase {
 func (b *bed) taken(owner string) bool {
 	b.t.Helper()
 	return len(b.claimOn(b.open(), request(owner, b.now, plenty, "h"))) > 0
+}
+
+// claimHolds claims again and again at moments at which a store may find that the
+// lease which the owner has is long enough.
+func claimHolds(b *bed) {
+	b.publish(b.event("first", "", "h"))
+	b.complete("w", b.one("w", "h", "first"))
+	for i := range 10 {
+		b.pass(term / 8)
+		b.publish(b.event(numberedName("e", i), "", "h"))
+		if got := b.claim("w", plenty, "h"); len(got) != 1 {
+			b.t.Fatalf("claimed %v", got)
+		}
+		late := request("thief", b.now.Add(term*9/10), plenty, "h")
+		if got := b.claimOn(b.open(), late); len(got) != 0 {
+			b.t.Fatalf("claim %d was taken over after nine tenths of its lease", i)
+		}
+	}
 }
 
 func extendedLease(b *bed) {
