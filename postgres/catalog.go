@@ -18,12 +18,12 @@ func (s *Store) RecordHandlers(ctx context.Context, entries []store.HandlerEntry
 		}
 	}
 	if len(entries) == 0 {
-		return ended(ctx, op)
+		return s.usable(ctx, op)
 	}
 	// In the order of the ids, so that two processes don't wait for each other.
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b store.HandlerEntry) int { return cmp.Compare(a.ID, b.ID) })
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		handlers := make([]store.Handler, len(entries))
 		for i := range entries {
 			handlers[i] = entries[i].Handler
@@ -50,7 +50,7 @@ func notNil(list []string) []string {
 // Handlers returns the catalogue; see [store.Catalog].
 func (s *Store) Handlers(ctx context.Context) ([]store.HandlerEntry, error) {
 	var entries []store.HandlerEntry
-	err := s.read(ctx, "list handlers", func(ctx context.Context, x *session) error {
+	err := s.report(ctx, "list handlers", func(ctx context.Context, x *session) error {
 		entries = nil
 		return x.rows(ctx, s.sql.allHandlers, func(scan func(...any) error) (bool, error) {
 			var e store.HandlerEntry
@@ -86,7 +86,7 @@ func (s *Store) PauseHandler(ctx context.Context, id string, paused bool, _ time
 	if err := s.changeHandler(ctx, op, s.sql.pauseHandler, id, paused); err != nil || !paused {
 		return err
 	}
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		owners, err := x.numbers(ctx, s.sql.allOwners)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (s *Store) PauseHandler(ctx context.Context, id string, paused bool, _ time
 }
 
 func (s *Store) changeHandler(ctx context.Context, op, text, id string, args ...any) error {
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		n, err := x.exec(ctx, text, append([]any{id}, args...)...)
 		if err == nil && n == 0 {
 			err = store.NewError(op, store.ErrNotFound, "", nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,8 +33,10 @@ const (
 
 // Config has the options of a store. The zero value works.
 type Config struct {
-	// Schema has the store's tables. Setup creates it unless it exists. Any name
-	// of up to 63 bytes will do, it is quoted. Default [DefaultSchema].
+	// Schema has the store's tables. Setup creates it unless it exists, and a role
+	// that may not do that needs the rights that the package's documentation lists.
+	// Any name of up to 63 bytes will do, it is quoted; names that begin with "pg_"
+	// are the server's own. Default [DefaultSchema].
 	Schema string
 	// Prefix begins the names of the store's tables and indexes, up to 40 bytes.
 	// Stores with different prefixes can share a schema. Default [DefaultPrefix].
@@ -43,13 +46,20 @@ type Config struct {
 	// share a database should agree.
 	History bool
 	// Connections is how many connections the store makes for itself at most, beside
-	// those of the pool and one that listens. Default [DefaultConnections].
+	// those of the pool and one that listens. Listings, statistics, changes by
+	// operators and purges use up to half of them, so that slow ones don't keep
+	// claims, completions and renewals waiting; with 1 they may. Default
+	// [DefaultConnections].
 	Connections int32
 	// SQL, when set, is where the transactions are opened that the bus opens:
 	// for Bus.Transaction and transactional handlers of services that work with
 	// database/sql (GORM, ent, bun, sqlx). It must lead to the same database as
-	// the pool, through a driver for PostgreSQL. [SQLFrom] then finds them, and
-	// [TxFrom] does not. Default: they are opened on the pool.
+	// the pool, through a driver for PostgreSQL. [SQLTxFrom] then finds them, and
+	// [TxFrom] does not. What a role or the database sets for transactions (read
+	// only, timeouts, synchronous_commit) is undone in each, which is a round trip.
+	// A commit that has begun outlives its context by a second at most; then its
+	// outcome is unknown ([store.ErrOutcomeUnknown]), even if the server has rolled
+	// it back. Default: they are opened on the pool.
 	SQL *sql.DB
 	// NotifyInTransaction adds a notification to each transaction that publishes,
 	// so that other processes also wake up at once after a commit that the bus
@@ -59,7 +69,7 @@ type Config struct {
 	NotifyInTransaction bool
 	// SetupLockTimeout is how long Setup waits for a lock, such as that of another
 	// Setup or of a long transaction on a table that is to be changed. Default
-	// [DefaultSetupLockTimeout]; at least 1 ms.
+	// [DefaultSetupLockTimeout]; from 1 ms to 24 days (2^31-1 ms).
 	SetupLockTimeout time.Duration
 	// Logger gets what an operator should know, such as a pooler that swallows
 	// notifications. Default [slog.Default].
@@ -99,8 +109,8 @@ func (c Config) validate() error {
 	if c.Connections < 1 || c.Connections > 1000 {
 		problems = append(problems, fmt.Errorf("field Connections: %d is not between 1 and 1000", c.Connections))
 	}
-	if c.SetupLockTimeout < time.Millisecond {
-		problems = append(problems, fmt.Errorf("field SetupLockTimeout: %v is shorter than 1ms", c.SetupLockTimeout))
+	if c.SetupLockTimeout < time.Millisecond || c.SetupLockTimeout.Milliseconds() > math.MaxInt32 {
+		problems = append(problems, fmt.Errorf("field SetupLockTimeout: %v is not between 1ms and 2^31-1 ms", c.SetupLockTimeout))
 	}
 	return errors.Join(problems...)
 }

@@ -24,23 +24,26 @@
 // caller's pool. For what the store does by itself it makes up to
 // [Config].Connections connections like those of the pool, and one that listens:
 // so the bus goes on when transactions hold all connections of the pool. What it
-// needs of a session (isolation, timeouts, plans) it sets in each transaction of
-// its own, whatever the defaults of the role and the database are; nothing is kept
-// in a session. Behind PgBouncer in transaction mode give the pool a
-// DefaultQueryExecMode that prepares no statements by name, such as
-// pgx.QueryExecModeExec; notifications don't get through it, and deliveries are
-// found by polling.
+// needs of a session (isolation, timeouts, plans) it sets whatever the defaults of
+// the role and the database are; where a pooler is between, in each transaction of
+// its own, so that nothing is kept in a session. Behind PgBouncer in transaction mode
+// give the pool a DefaultQueryExecMode that prepares no statements by name, such as
+// pgx.QueryExecModeExec. Behind any pooler nothing listens for notifications, and
+// deliveries are found by polling.
 //
 // A connection whose server takes no writes any more, as after a failover, is
 // given up. Transactions of the store's own that the server refuses because of a
 // concurrent one are run again; those of a caller fail with [store.ErrConflict].
+// A commit that a constraint or a trigger of the caller's refuses is
+// [store.ErrInvalidArgument]: nothing was committed, and for a transactional handler
+// the attempt counts. Only what passes by itself is [store.ErrUnavailable], such as a
+// full disk or too many connections.
 //
 // # Tables
 //
 // They are in [Config].Schema, with names that begin with [Config].Prefix. They
 // belong to the store; reading them is harmless, and what they hold may change with
-// a version. [Store.DDL] prints them for an administrator who does not let the
-// service create them: it then only needs to read and write them.
+// a version.
 //
 //	meta         version of the schema, random id of the database
 //	events       the events
@@ -52,6 +55,17 @@
 //	completions  one row for each batch of completions, for retention
 //	accounts     retention of events with several handlers
 //	history      completed deliveries, with Config.History
+//
+// [Store.DDL] prints them for an administrator who does not let the service create
+// them. Its role then needs this, with the names of [Config] in place of the defaults,
+// and nothing else:
+//
+//	GRANT USAGE ON SCHEMA public TO app;
+//	GRANT SELECT ON relaybus_meta TO app;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON relaybus_events, relaybus_deliveries,
+//		relaybus_handlers, relaybus_owners, relaybus_lanes, relaybus_claims,
+//		relaybus_completions, relaybus_accounts, relaybus_history TO app;
+//	GRANT SELECT ON SEQUENCE relaybus_events_seq_seq TO app;
 //
 // # Order
 //

@@ -19,21 +19,19 @@ const (
 	codeUniqueViolation       = "23505"
 	codeReadOnly              = "25006"
 	codeAborted               = "25P02"
+	codeIdleInTransactionTime = "25P03"
+	codeTransactionTimeout    = "25P04"
 	codeNoStatement           = "26000"
 	codeNoSchema              = "3F000"
 	codeSerializationFailure  = "40001"
 	codeDeadlock              = "40P01"
 	codePrivilege             = "42501"
-	codeUndefinedColumn       = "42703"
 	codeUndefinedTable        = "42P01"
 	codeDuplicateStatement    = "42P05"
-	codeCharacterNotInRoute   = "22021"
-	codeUntranslatable        = "22P05"
+	codeServerLimit           = "53400"
 	codeProgramLimit          = "54000"
 	codeLockNotAvailable      = "55P03"
 	codeQueryCanceled         = "57014"
-	codeIdleInTransactionTime = "25P03"
-	codeTransactionTimeout    = "25P04"
 )
 
 // stateOf returns the SQLSTATE of an error of any driver for PostgreSQL.
@@ -53,6 +51,8 @@ func coded(state string) *store.Error {
 		return failed(store.ErrConflict, "")
 	case codeReadOnly:
 		return failed(store.ErrUnavailable, "the server takes no writes")
+	case codeFeatureNotSupported:
+		return failed(store.ErrUnavailable, "")
 	case codeNoStatement, codeDuplicateStatement:
 		return failed(store.ErrUnavailable, "a prepared statement is not on the connection that it was prepared on; "+
 			"behind a pooler of transactions give the pool a DefaultQueryExecMode that prepares none by name")
@@ -62,15 +62,51 @@ func coded(state string) *store.Error {
 		return &store.Error{
 			Class: store.ErrConfiguration, Also: store.ErrNotSetUp, Detail: "call Setup before anything else",
 		}
-	case codeUndefinedColumn, codePrivilege:
-		return failed(store.ErrConfiguration, "")
-	case codeCharacterNotInRoute, codeUntranslatable, codeProgramLimit:
-		return failed(store.ErrInvalidArgument, "the server can't keep a value")
+	case codeServerLimit:
+		return failed(store.ErrConfiguration, "a limit of the server's configuration is too low")
 	case codeAborted:
 		return failed(store.ErrTxDone, "an earlier error has aborted the transaction")
 	default:
-		return failed(store.ErrUnavailable, "")
+		return codedByClass(state)
 	}
+}
+
+// codedByClass goes by the first two characters of a SQLSTATE. Only what is likely to
+// pass by itself is an outage: a transactional handler is tried again for as long as
+// there is one. Whatever else is unknown comes from the caller's own tables, such as
+// the error of a trigger.
+func codedByClass(state string) *store.Error {
+	switch state[:min(2, len(state))] {
+	case "08", "53", "55", "57", "58", "XX":
+		return &store.Error{Class: store.ErrUnavailable}
+	case "28":
+		// Passwords are changed while processes run, which is no fault of a handler's.
+		return &store.Error{
+			Class: store.ErrConfiguration, Also: store.ErrUnavailable, Detail: "the server refuses the role or its password",
+		}
+	case "3D", "42":
+		return &store.Error{Class: store.ErrConfiguration}
+	case "40":
+		return &store.Error{Class: store.ErrConflict}
+	case "22":
+		return &store.Error{Class: store.ErrInvalidArgument, Detail: "the server can't take a value"}
+	case "23", "44":
+		return &store.Error{Class: store.ErrInvalidArgument, Detail: "a constraint is violated"}
+	case "54":
+		return &store.Error{Class: store.ErrInvalidArgument, Detail: "a limit of the server is exceeded, such as the size of a value"}
+	default:
+		return &store.Error{Class: store.ErrInvalidArgument, Detail: "the database refuses the statement or the transaction"}
+	}
+}
+
+// refused is the error of a COMMIT that the server has refused; notifies says that
+// the transaction notifies other processes.
+func refused(op string, err error, notifies bool) error {
+	if notifies && stateOf(err) == codeProgramLimit {
+		return store.NewError(op, store.ErrUnavailable,
+			"the server's queue of notifications may be full; does a session that listens stay in a transaction?", err)
+	}
+	return translate(op, err)
 }
 
 // translate makes every error that leaves the package a [*store.Error].
@@ -111,11 +147,8 @@ func uncertain(op string, err error) error {
 // isRefusal reports whether the server itself has said that a commit failed. A
 // server that is being shut down may say so after it has committed.
 func isRefusal(err error) bool {
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	return !strings.HasPrefix(refused.Code, "57P") && !strings.HasPrefix(refused.Code, "08")
+	state := stateOf(err)
+	return state != "" && !strings.HasPrefix(state, "57P") && !strings.HasPrefix(state, "08")
 }
 
 // isTransient reports whether a transaction of ours may be run again: it was

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -50,19 +51,27 @@ func RowsRead(s *Store) int64     { return s.meter.rows.Load() }
 // RoundTrips counts those of claims and settlements.
 func RoundTrips(s *Store) int64 { return s.meter.trips.Load() }
 
-// Narrow has the owner's looks begin where the last one did, for as long as cost says.
-func Narrow(s *Store, owner string, cost time.Duration) {
+// Narrow has the owner's looks at a handler begin where the last one found something, as
+// if that had taken so long.
+func Narrow(s *Store, owner, handler string, took time.Duration) {
 	w := s.worker(owner)
-	w.horizon.cost, w.horizon.whole = cost, time.Now()
-	refs := make([]int32, 0, len(w.owns))
-	for at := range w.owns {
-		refs = append(refs, at.handler)
-	}
-	w.horizon.looked(refs, nil, w.looked, false, time.Now())
+	ref, _ := s.handlers.ref(handler)
+	w.horizon = horizon{}
+	w.horizon.looked([]int32{ref}, nil, w.looked, took)
 }
 
 // MoveClass is the class of the advisory locks of moves.
 func MoveClass(s *Store) int32 { return s.moveClass() }
+
+// Write runs fn in a write transaction of the store's own. What fn gets executes a statement in it.
+func Write(ctx context.Context, s *Store, fn func(exec func(text string) error) error) error {
+	return s.write(ctx, "write", func(ctx context.Context, x *session) error {
+		return fn(func(text string) error {
+			_, err := x.exec(ctx, text)
+			return err
+		})
+	})
+}
 
 // SetupLock is the statement that Setup begins with, and its argument.
 func SetupLock(s *Store) (text, key string) { return s.sql.setupLock, s.cfg.setupKey() }

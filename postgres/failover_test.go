@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -73,6 +74,8 @@ func TestDemotedServer(t *testing.T) {
 		t.Errorf("a publish to a standby: %v, want that it is unavailable, and nothing committed", err)
 	}
 	fill(t, pool, bus)
+	// A worker with nothing to do finds out, too: the bus is not ready as long as it can't write.
+	awaitReady(t, bus, false)
 
 	address, err := pgserver.Address(promoted.URL("postgres"))
 	if err != nil {
@@ -88,10 +91,23 @@ func TestDemotedServer(t *testing.T) {
 		}
 	}
 	t.Logf("writes have resumed after %v", time.Since(resumed))
+	awaitReady(t, bus, true)
 	d.await(t, 2)
 	l.settled(2)
 	if l.exists("between") {
 		t.Error("I2: an event that could not be published is there")
+	}
+}
+
+// awaitReady returns when the bus says of itself that it is ready, or not.
+func awaitReady(t *testing.T, bus *relaybus.Bus, ready bool) {
+	t.Helper()
+	deadline := time.Now().Add(fleettest.Patience)
+	for (bus.Ready() == nil) != ready {
+		if time.Now().After(deadline) {
+			t.Fatalf("F26: ready is not %v: %v", ready, bus.Ready())
+		}
+		runtime.Gosched()
 	}
 }
 

@@ -24,7 +24,7 @@ func TestLookFromHorizon(t *testing.T) {
 		t.Fatalf("claimed %q", idsOf(first))
 	}
 	other.ids = 1000 // Its events have other ids.
-	postgres.Narrow(d.s, "w", time.Hour)
+	postgres.Narrow(d.s, "w", "h", time.Hour)
 
 	d.now = d.now.Add(time.Minute)
 	other.now = d.now
@@ -50,7 +50,7 @@ func TestLookFromHorizon(t *testing.T) {
 	if hidden := d.claim(10, "h"); len(hidden) != 0 {
 		t.Fatalf("claimed %q from before the horizon", idsOf(hidden))
 	}
-	postgres.Narrow(d.s, "w", 0)
+	postgres.Narrow(d.s, "w", "h", 0)
 	d.now = d.now.Add(2 * time.Second)
 	if found := d.claim(10, "h"); len(found) != 1 || found[0].Event.ID != old[0].ID {
 		t.Errorf("claimed %q, want what came back", idsOf(found))

@@ -114,7 +114,8 @@ func (s *Store) join(ctx context.Context, op string, t *transaction) (*session, 
 	q, known := t.querier()
 	x := &session{querier: q, s: s}
 	if known != nil {
-		if id, ok := known[s.key].(string); ok {
+		// Another one may be of before the tables were dropped and set up again.
+		if id, ok := known[s.key].(string); ok && id == *s.identity.Load() {
 			return x, s.admit(op, t, x, id)
 		}
 	}
@@ -224,10 +225,11 @@ func (*Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error)
 	if text, ok := data[name].(string); ok {
 		return text, nil
 	}
-	var commits, statement, locks, idle string
-	err := conn.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('statement_timeout'),
-		current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')`).
-		Scan(&commits, &statement, &locks, &idle)
+	var commits string
+	var limited bool
+	err := conn.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('statement_timeout') <> '0'
+		OR current_setting('lock_timeout') <> '0' OR current_setting('idle_in_transaction_session_timeout') <> '0'
+		OR coalesce(current_setting('transaction_timeout', true), '0') <> '0'`).Scan(&commits, &limited)
 	if err != nil {
 		return "", err
 	}
@@ -235,9 +237,9 @@ func (*Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error)
 	if commits == "off" || commits == "local" {
 		text += "; set local synchronous_commit = on"
 	}
-	if statement != "0" || locks != "0" || idle != "0" {
+	if limited {
 		// The time budget of the bus bounds the transaction.
-		text += "; set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0"
+		text += "; set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0" + unlimited
 	}
 	data[name] = text
 	return text, nil

@@ -150,9 +150,9 @@ func (s *Store) List(ctx context.Context, f store.Filter, p store.Page) (store.D
 	}
 	var page store.DeliveryPage
 	if from > to {
-		return page, ended(ctx, op)
+		return page, s.usable(ctx, op)
 	}
-	err := s.read(ctx, op, func(ctx context.Context, x *session) error {
+	err := s.report(ctx, op, func(ctx context.Context, x *session) error {
 		page = store.DeliveryPage{}
 		l := listing{session: x, f: f, from: from, to: to, limit: p.Limit + 1}
 		if err := l.read(ctx, at); err != nil {
@@ -276,7 +276,7 @@ func (s *Store) GetEvent(ctx context.Context, id string) (store.Event, []store.D
 	const op = "get event"
 	var e store.Event
 	var list []store.Delivery
-	err := s.read(ctx, op, func(ctx context.Context, x *session) error {
+	err := s.report(ctx, op, func(ctx context.Context, x *session) error {
 		var seq, created int64
 		list = nil
 		found, err := x.row(ctx, s.sql.getEvent, []any{

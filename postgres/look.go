@@ -138,7 +138,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	c.w.clock++
 	mark := c.w.clock
 	c.w.mu.Unlock()
-	from := c.w.horizon.from(refs, time.Now())
+	from := c.w.horizon.from(refs)
 	began := time.Now()
 	var lanes []seenLane
 	busy := make(map[slice]struct{})
@@ -189,6 +189,7 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	took := time.Since(began)
 	c.expired = expired
 	if me != 0 && !found {
 		// Somebody took over from it.
@@ -203,8 +204,8 @@ func (c *claiming) lookOnce(ctx context.Context) (again bool, err error) {
 	c.w.seen, c.w.looked, c.w.claimed = true, c.now, 0
 	c.w.sequence, c.w.appends = last, appends
 	c.w.foreign = foreign
-	c.w.horizon.looked(refs, lanes, c.now, from == nil, began)
 	c.w.see(refs, lanes, busy, mark)
+	c.w.horizon.looked(refs, lanes, c.now, took)
 	return again, nil
 }
 

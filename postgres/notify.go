@@ -77,11 +77,7 @@ func (n *notifier) run(ctx context.Context) {
 			return
 		case <-n.published:
 		case <-n.joined:
-			now := time.Now()
-			due = due[:0]
-			for _, after := range afterJoined() {
-				due = append(due, now.Add(after))
-			}
+			due = again(due, time.Now())
 			continue
 		case <-timer.C:
 			if len(due) == 0 {
@@ -102,6 +98,19 @@ func (n *notifier) run(ctx context.Context) {
 		case <-pause.C:
 		}
 	}
+}
+
+// again returns when to notify after one more joined publish. A time that comes
+// earlier stays, so that publishes in a row don't put it off for ever.
+func again(due []time.Time, now time.Time) []time.Time {
+	var times []time.Time
+	for _, after := range afterJoined() {
+		times = append(times, now.Add(after))
+	}
+	if len(due) > 0 && due[0].Before(times[0]) {
+		return append(due[:1], times...)
+	}
+	return times
 }
 
 // send notifies. Polling stands in for a notification that fails.

@@ -9,8 +9,8 @@ import (
 )
 
 type operateSQL struct {
-	findDelivery, holders, lockLanes, claimsOfMany, requeue, buryPending, moveDue, skip, eventDeliveries string
-	remove, removeKeeping, readyOf, knownEvent, recordHandler, allHandlers, retireHandler, pauseHandler  string
+	findDelivery, findDeliveries, holders, lockLanes, claimsOfMany, requeue, buryPending, moveDue, skip, eventDeliveries string
+	remove, removeKeeping, readyOf, knownEvent, recordHandler, allHandlers, retireHandler, pauseHandler                  string
 }
 
 func newOperateSQL(c Config) operateSQL {
@@ -22,6 +22,10 @@ func newOperateSQL(c Config) operateSQL {
 	return operateSQL{
 		findDelivery: c.named(columns + `{t:events} e, {t:handlers} h, {t:deliveries} d
 			WHERE e.id = $1 AND h.id = $2 AND d.event = e.seq AND d.handler = h.ref`),
+		findDeliveries: c.named(columns + `(SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) AS w(id, handler)
+			CROSS JOIN LATERAL (SELECT seq FROM {t:events} WHERE id = w.id LIMIT 1) e
+			CROSS JOIN LATERAL (SELECT ref FROM {t:handlers} WHERE id = w.handler LIMIT 1) h
+			CROSS JOIN LATERAL (SELECT * FROM {t:deliveries} d WHERE d.event = e.seq AND d.handler = h.ref LIMIT 1) d`),
 		holders: c.named(`SELECT DISTINCT l.owner FROM unnest($1::integer[], $2::smallint[]) AS w(handler, lane)
 			JOIN {t:lanes} l ON l.handler = w.handler AND l.lane = w.lane WHERE l.owner IS NOT NULL`),
 		lockLanes: c.named(`SELECT coalesce(l.owner, 0) FROM {t:lanes} l
@@ -162,41 +166,83 @@ func (x *session) lockMoves(ctx context.Context, refs ...int32) error {
 	return err
 }
 
-// Requeue makes dead deliveries due again; see [store.Operator].
+// haltTime is how long an operator waits for settlements under way while it keeps
+// claims waiting.
+const haltTime = `SET LOCAL lock_timeout = '1s'`
+
+// halt freezes the slices, and then locks moves. Claims wait for the first,
+// settlements of keyed deliveries for the second, so what may take long comes first:
+// a claim that stands still must not keep the settlements of everybody. It can't end
+// in a deadlock: who holds the lock on moves waits for no owner and no lane, as a
+// settlement locks neither, and CompleteTx its owner only in a way that this one does
+// not mind. What ends while it waits for moves has another generation than what the
+// frozen claims list, or is gone, so readers look at deliveries afterwards.
+func (x *session) halt(ctx context.Context, list []slice) (running, error) {
+	runs, err := x.freeze(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := x.exec(ctx, haltTime); err != nil {
+		return nil, err
+	}
+	refs, _ := slicesOf(list)
+	return runs, x.lockMoves(ctx, refs...)
+}
+
+// Requeue makes dead deliveries due again; see [store.Operator]. It costs the same
+// number of statements however many there are.
 func (s *Store) Requeue(ctx context.Context, ids []store.DeliveryID, now time.Time) error {
 	const op = "requeue deliveries"
 	if len(ids) == 0 {
-		return ended(ctx, op)
+		return s.usable(ctx, op)
 	}
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
-		var list []stored
-		for _, id := range ids {
-			d, err := x.find(ctx, op, id)
-			if err != nil {
-				return err
-			}
-			list = append(list, d)
+	different := make(map[store.DeliveryID]struct{}, len(ids))
+	events, handlers := make([]string, 0, len(ids)), make([]string, 0, len(ids))
+	for _, id := range ids {
+		different[id] = struct{}{}
+		events, handlers = append(events, id.EventID), append(handlers, id.Handler)
+	}
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
+		list, err := x.deliveries(ctx, s.sql.findDeliveries, events, handlers)
+		if err != nil {
+			return err
+		}
+		if len(list) < len(different) {
+			return store.NewError(op, store.ErrNotFound, "", nil)
 		}
 		for i := range list {
-			if list[i].state >= stateHeld {
-				continue
+			if list[i].state < stateHeld {
+				return x.wrongState(ctx, op, list[i], "the delivery is not dead")
 			}
-			runs, err := x.freeze(ctx, []slice{list[i].slice()})
-			if err != nil {
-				return err
-			}
-			if runs.has(list[i].deliveryKey, list[i].gen) {
-				return &store.Error{Op: op, Class: store.ErrState, Also: store.ErrRunning}
-			}
-			return store.NewError(op, store.ErrState, "the delivery is not dead", nil)
 		}
-		return x.requeue(ctx, list, now)
+		n, err := x.requeue(ctx, list, now)
+		if err == nil && n < len(list) {
+			err = store.NewError(op, store.ErrState, "somebody else has changed a delivery meanwhile", nil)
+		}
+		return err
 	})
 }
 
-func (x *session) requeue(ctx context.Context, list []stored, now time.Time) error {
+// wrongState is the error for a delivery that is in another state than it has to be.
+func (x *session) wrongState(ctx context.Context, op string, d stored, detail string) error {
+	runs, err := x.freeze(ctx, []slice{d.slice()})
+	if err != nil {
+		return err
+	}
+	if runs.has(d.deliveryKey, d.gen) {
+		return &store.Error{Op: op, Class: store.ErrState, Also: store.ErrRunning}
+	}
+	return store.NewError(op, store.ErrState, detail, nil)
+}
+
+// requeue returns how many of the deliveries were still dead.
+func (x *session) requeue(ctx context.Context, list []stored, now time.Time) (n int, err error) {
 	events, handlers := numbersOf(list)
-	return x.rows(ctx, x.s.sql.requeue, x.hinted, events, handlers, now.UnixMilli())
+	err = x.rows(ctx, x.s.sql.requeue, func(scan func(...any) error) (bool, error) {
+		n++
+		return x.hinted(scan)
+	}, events, handlers, now.UnixMilli())
+	return n, err
 }
 
 func numbersOf(list []stored) (events []int64, handlers []int32) {
@@ -217,20 +263,28 @@ func (s *Store) RequeueWhere(ctx context.Context, f store.Filter, limit int, now
 		return 0, err
 	}
 	if limit <= 0 {
-		return 0, ended(ctx, op)
+		return 0, s.usable(ctx, op)
 	}
 	n := 0
-	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
+	err := s.change(ctx, op, func(ctx context.Context, x *session) error {
 		highest := stateDead
 		if f.HoldsKey {
 			highest = stateHeld
 		}
-		list, err := x.deliveries(ctx, s.sql.listDead, append(filterArgs(f), highest, now.UnixMilli(), limit)...)
-		if err != nil {
-			return err
+		n = 0
+		// What others have changed meanwhile does not count, and the next ones may.
+		for n < limit {
+			list, err := x.deliveries(ctx, s.sql.listDead, append(filterArgs(f), highest, now.UnixMilli(), limit-n)...)
+			if err != nil || len(list) == 0 {
+				return err
+			}
+			changed, err := x.requeue(ctx, list, now)
+			n += changed
+			if err != nil || changed == len(list) {
+				return err
+			}
 		}
-		n = len(list)
-		return x.requeue(ctx, list, now)
+		return nil
 	})
 	if err != nil {
 		return 0, err
@@ -242,15 +296,12 @@ func (s *Store) RequeueWhere(ctx context.Context, f store.Filter, limit int, now
 func (s *Store) pending(
 	ctx context.Context, op string, id store.DeliveryID, change func(ctx context.Context, x *session, d stored) error,
 ) error {
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		d, err := x.find(ctx, op, id)
 		if err != nil {
 			return err
 		}
-		if err := x.lockMoves(ctx, d.handler); err != nil {
-			return err
-		}
-		runs, err := x.freeze(ctx, []slice{d.slice()})
+		runs, err := x.halt(ctx, []slice{d.slice()})
 		if err != nil {
 			return err
 		}
@@ -290,29 +341,27 @@ func (s *Store) ReschedulePending(ctx context.Context, id store.DeliveryID, dueA
 // Skip lets a key pass a dead delivery that holds it; see [store.Operator].
 func (s *Store) Skip(ctx context.Context, id store.DeliveryID, now time.Time) error {
 	const op = "skip delivery"
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		d, err := x.find(ctx, op, id)
 		if err != nil {
 			return err
 		}
+		const free = "the delivery holds no key"
+		if d.state != stateHeld {
+			return x.wrongState(ctx, op, d, free)
+		}
+		// Nobody claims a dead delivery, so there is nothing to freeze.
 		if err := x.lockMoves(ctx, d.handler); err != nil {
 			return err
 		}
 		n, err := x.exec(ctx, s.sql.skip, d.event, d.handler, now.UnixMilli())
+		if err == nil && n == 0 {
+			err = store.NewError(op, store.ErrState, free, nil)
+		}
 		if err != nil {
 			return err
 		}
-		if n == 1 {
-			return x.unblock(ctx, []stored{d})
-		}
-		runs, err := x.freeze(ctx, []slice{d.slice()})
-		if err != nil {
-			return err
-		}
-		if runs.has(d.deliveryKey, d.gen) {
-			return &store.Error{Op: op, Class: store.ErrState, Also: store.ErrRunning}
-		}
-		return store.NewError(op, store.ErrState, "the delivery holds no key", nil)
+		return x.unblock(ctx, []stored{d})
 	})
 }
 
@@ -335,7 +384,7 @@ func (x *session) unblock(ctx context.Context, list []stored) error {
 // [store.Operator].
 func (s *Store) CancelEvent(ctx context.Context, eventID string, now time.Time) error {
 	const op = "cancel event"
-	return s.write(ctx, op, func(ctx context.Context, x *session) error {
+	return s.change(ctx, op, func(ctx context.Context, x *session) error {
 		var seq int64
 		var had int
 		found, err := x.row(ctx, s.sql.knownEvent, []any{&seq, &had}, eventID)
@@ -353,11 +402,7 @@ func (s *Store) CancelEvent(ctx context.Context, eventID string, now time.Time) 
 		for i := range list {
 			at[i] = list[i].slice()
 		}
-		_, refs := numbersOf(list)
-		if err := x.lockMoves(ctx, refs...); err != nil {
-			return err
-		}
-		runs, err := x.freeze(ctx, at)
+		runs, err := x.halt(ctx, at)
 		if err != nil {
 			return err
 		}
@@ -382,10 +427,10 @@ func (s *Store) CancelEvent(ctx context.Context, eventID string, now time.Time) 
 func (s *Store) DropPending(ctx context.Context, handler string, limit int, now time.Time) (int, error) {
 	const op = "drop pending deliveries"
 	if limit <= 0 {
-		return 0, ended(ctx, op)
+		return 0, s.usable(ctx, op)
 	}
 	n := 0
-	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
+	err := s.change(ctx, op, func(ctx context.Context, x *session) error {
 		refs, err := x.findRefs(ctx, []string{handler})
 		ref, ok := refs[handler]
 		if err != nil || !ok {
@@ -395,10 +440,7 @@ func (s *Store) DropPending(ctx context.Context, handler string, limit int, now 
 		for i := range all {
 			all[i] = slice{ref, uint8(i)}
 		}
-		if err := x.lockMoves(ctx, ref); err != nil {
-			return err
-		}
-		runs, err := x.freeze(ctx, all)
+		runs, err := x.halt(ctx, all)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,12 @@ const (
 		set_config('statement_timeout', '60s', $1), set_config('lock_timeout', '5s', $1),
 		set_config('idle_in_transaction_session_timeout', '10s', $1), set_config('synchronous_commit',
 			CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
-			ELSE current_setting('synchronous_commit') END, $1)`
+			ELSE current_setting('synchronous_commit') END, $1),
+		CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL
+			THEN set_config('transaction_timeout', '0', $1) END`
+	// unlimited ends the limit of a transaction's time, which servers have from
+	// version 17 on.
+	unlimited = `; SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL`
 	// attempts is how often a transaction of the store's own is run at most.
 	attempts = 8
 )
@@ -40,16 +45,19 @@ func isSettled(conn *pgx.Conn) bool {
 	return ok
 }
 
-// settle makes the settings on a new connection of the store's own, if that leads to
-// a session of its own: the server tells who serves it, and a pooler between tells
-// another number.
-func settle(ctx context.Context, conn *pgx.Conn) error {
+// hasSession reports whether a connection leads to a session of its own: the server
+// tells who serves it, and a pooler between tells another number.
+func hasSession(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var pid uint32
-	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()::bigint`).Scan(&pid); err != nil {
+	err := conn.QueryRow(ctx, `SELECT pg_backend_pid()::bigint`).Scan(&pid)
+	return err == nil && pid == conn.PgConn().PID(), err
+}
+
+// settle makes the settings on a new connection of the store's own, if that leads to
+// a session of its own.
+func settle(ctx context.Context, conn *pgx.Conn) error {
+	if has, err := hasSession(ctx, conn); err != nil || !has {
 		return err
-	}
-	if pid != conn.PgConn().PID() {
-		return nil
 	}
 	if _, err := conn.Exec(ctx, settings, false); err != nil {
 		return err
@@ -58,16 +66,21 @@ func settle(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// usable is nil while the store is open and the context has not ended.
+func (s *Store) usable(ctx context.Context, op string) error {
+	if s.closed.Load() {
+		return store.NewError(op, store.ErrClosed, "", nil)
+	}
+	return ended(ctx, op)
+}
+
 // acquire takes a connection of the store's own.
 func (s *Store) acquire(ctx context.Context, op string) (*pgxpool.Conn, error) {
 	return s.acquireFrom(ctx, op, s.own)
 }
 
 func (s *Store) acquireFrom(ctx context.Context, op string, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
-	if s.closed.Load() {
-		return nil, store.NewError(op, store.ErrClosed, "", nil)
-	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
 	conn, err := pool.Acquire(ctx)
@@ -119,15 +132,13 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 		}
 		var failed error
 		defer func() { s.release(ctx, conn, failed) }()
-		within, cancel := lasting(ctx)
-		defer cancel()
 		s.meter.begun()
-		if failed = s.begin(within, conn, beginWriting); failed != nil {
+		if failed = s.begin(ctx, conn, beginWriting); failed != nil {
 			return translate(op, failed)
 		}
-		x := &session{querier: native{conn}, s: s, private: true}
-		if failed = x.current(within); failed == nil {
-			failed = fn(within, x)
+		x := &session{querier: steps{native{conn}, op}, s: s, private: true}
+		if failed = x.current(ctx); failed == nil {
+			failed = fn(ctx, x)
 		}
 		if failed == nil {
 			failed = ended(ctx, op)
@@ -136,6 +147,8 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 			rollback(ctx, conn)
 			return translate(op, failed)
 		}
+		within, cancel := lasting(ctx)
+		defer cancel()
 		if failed = commit(within, op, conn); failed != nil {
 			return failed
 		}
@@ -146,8 +159,35 @@ func (s *Store) write(ctx context.Context, op string, fn func(ctx context.Contex
 	})
 }
 
+// steps runs the statements of a write transaction, each in a time of its own. It
+// looks at the caller's context before each.
+type steps struct {
+	of querier
+	op string
+}
+
+func (s steps) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	if err := ended(ctx, s.op); err != nil {
+		return 0, err
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	return s.of.exec(ctx, text, args...)
+}
+
+func (s steps) rows(ctx context.Context, text string, scan scanRow, args ...any) error {
+	if err := ended(ctx, s.op); err != nil {
+		return err
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	return s.of.rows(ctx, text, scan, args...)
+}
+
 // begin begins a transaction in one round trip.
 func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn, text string) error {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
 	var b pgx.Batch
 	b.Queue(text)
 	if !isSettled(conn.Conn()) {
@@ -206,4 +246,28 @@ func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context
 		rollback(ctx, conn)
 		return translate(op, failed)
 	})
+}
+
+// change is write, and report is read, for what can wait: listings, statistics,
+// operators, purges. However many of them are slow, some connections are left for
+// claims, settlements and renewals.
+func (s *Store) change(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	return s.aside(ctx, op, func() error { return s.write(ctx, op, fn) })
+}
+
+func (s *Store) report(ctx context.Context, op string, fn func(ctx context.Context, x *session) error) error {
+	return s.aside(ctx, op, func() error { return s.read(ctx, op, fn) })
+}
+
+func (s *Store) aside(ctx context.Context, op string, run func() error) error {
+	if err := s.usable(ctx, op); err != nil {
+		return err
+	}
+	select {
+	case s.asides <- struct{}{}:
+	case <-ctx.Done():
+		return ended(ctx, op)
+	}
+	defer func() { <-s.asides }()
+	return run()
 }

@@ -235,7 +235,7 @@ func (s *Store) Extend(
 	if err := checkTokens(op, leases); err != nil {
 		return nil, err
 	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
 	w := s.known(owner)
@@ -286,7 +286,7 @@ func (w *worker) anyLease(leases []store.Lease) bool {
 func (s *Store) Relinquish(ctx context.Context, owner string, now time.Time) error {
 	const op = "relinquish owner"
 	if s.known(owner) == nil {
-		return ended(ctx, op)
+		return s.usable(ctx, op)
 	}
 	w, err := s.enterWorker(ctx, op, owner)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Store) Relinquish(ctx context.Context, owner string, now time.Time) err
 	id := w.id()
 	if id == 0 {
 		s.drop(w)
-		return ended(ctx, op)
+		return s.usable(ctx, op)
 	}
 	err = s.write(ctx, op, func(ctx context.Context, x *session) error {
 		x.onCommit(func() {

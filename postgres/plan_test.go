@@ -161,6 +161,7 @@ func (c *crammed) own() map[string]hot {
 		"lockMoves":       {args: []any{1, refs}, limit: 1},
 
 		"findDelivery":    {args: []any{"old-1", "h"}, limit: 1, indexes: []string{"events_id", key}},
+		"findDeliveries":  {args: []any{[]string{"old-1", "old-2"}, []string{"h", "h"}}, limit: 4, indexes: []string{"events_id", key}},
 		"eventDeliveries": {args: []any{first}, limit: 1, indexes: []string{key}},
 		"knownEvent":      {args: []any{"old-1"}, limit: 1, indexes: []string{"events_id"}},
 		"holders":         {args: []any{handlers, lanes}, limit: len(lanes)},

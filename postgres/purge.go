@@ -50,7 +50,7 @@ func (s *Store) Purge(ctx context.Context, r store.PurgeRequest) (store.PurgeRes
 		return store.PurgeResult{}, invalid(op, "the limit must be at least 1")
 	}
 	var result store.PurgeResult
-	err := s.write(ctx, op, func(ctx context.Context, x *session) error {
+	err := s.change(ctx, op, func(ctx context.Context, x *session) error {
 		p := &purging{session: x, r: r, left: min(r.Limit, math.MaxInt32-1), gone: make(map[int64]*account)}
 		for _, step := range []func(context.Context) error{p.history, p.completions, p.dead, p.settle, p.unheard} {
 			if err := step(ctx); err != nil {

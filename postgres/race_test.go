@@ -167,7 +167,8 @@ func TestPurgesOfOneEvent(t *testing.T) {
 	}
 	release()
 	group.Wait()
-	for purge(100).More {
+	for more := true; more; {
+		more = purge(100).More
 	}
 	var left int
 	if err := d.pool.QueryRow(t.Context(), `SELECT count(*) FROM relaybus_events`).Scan(&left); err != nil || left != 0 {

@@ -123,7 +123,7 @@ func (s *Store) Settle(
 			return nil, invalid(op, "a settlement has no action")
 		}
 	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
 	ok := make([]bool, len(list))

@@ -82,6 +82,8 @@ func newIdentity() (string, error) {
 // and one that is killed leaves nothing to repair. It waits for locks up to
 // [Config].SetupLockTimeout, and then fails with [store.ErrConflict]. A database
 // that a newer version has set up is [store.ErrSchemaTooNew], and stays as it is.
+// After the tables were dropped, Setup makes a store that is in use fit for the new
+// ones; what it ran from the old ones is lost.
 func (s *Store) Setup(ctx context.Context) error {
 	const op = "set up store"
 	steps := migrations()
@@ -93,7 +95,7 @@ func (s *Store) Setup(ctx context.Context) error {
 		case has.oldest > len(steps):
 			return tooNew(op, has.version, len(steps))
 		case has.version >= len(steps):
-			return s.learnIdentity(ctx, op)
+			return s.refresh(ctx, op)
 		}
 		if err := s.migrate(ctx, op, steps); err != nil {
 			return err
@@ -154,7 +156,7 @@ func (s *Store) migrate(ctx context.Context, op string, steps []string) error {
 
 func (s *Store) migrateOn(ctx context.Context, op string, conn *pgxpool.Conn, steps []string) error {
 	limit := strconv.FormatInt(s.cfg.SetupLockTimeout.Milliseconds(), 10)
-	begin := beginWriting + "; set local lock_timeout = " + limit + "; set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
+	begin := beginWriting + "; set local lock_timeout = " + limit + "; set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0" + unlimited
 	if _, err := conn.Exec(ctx, begin); err != nil {
 		return err
 	}
@@ -265,17 +267,53 @@ func tooNew(op string, has, knows int) error {
 	}
 }
 
+// refresh learns what database this is. The tables may have been dropped and set up
+// again while the process runs: then what is remembered of the old ones is not true
+// of these.
+func (s *Store) refresh(ctx context.Context, op string) error {
+	id, err := s.readIdentity(ctx, op)
+	if err != nil {
+		return err
+	}
+	before := s.identity.Swap(&id)
+	if before == nil || *before == id {
+		return nil
+	}
+	s.handlers.forget()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.workers)
+	return nil
+}
+
+// forget drops all that is known.
+func (d *directory) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.refs)
+	clear(d.ids)
+	clear(d.lanes)
+	clear(d.sets)
+}
+
 func (s *Store) learnIdentity(ctx context.Context, op string) error {
 	if s.identity.Load() != nil {
 		return nil
 	}
-	return s.retry(ctx, op, func(ctx context.Context) error {
+	id, err := s.readIdentity(ctx, op)
+	if err == nil {
+		s.identity.Store(&id)
+	}
+	return err
+}
+
+func (s *Store) readIdentity(ctx context.Context, op string) (id string, err error) {
+	err = s.retry(ctx, op, func(ctx context.Context) error {
 		conn, err := s.acquire(ctx, op)
 		if err != nil {
 			return err
 		}
 		x := &session{querier: native{conn}, s: s}
-		var id string
 		var found, has bool
 		if _, err = x.row(ctx, s.sql.hasMeta, []any{&has}, s.cfg.meta()...); err == nil && has {
 			found, err = x.row(ctx, s.sql.identify, []any{&id})
@@ -287,9 +325,9 @@ func (s *Store) learnIdentity(ctx context.Context, op string) error {
 		case !found:
 			return translate(op, versions{}.check())
 		}
-		s.identity.Store(&id)
 		return nil
 	})
+	return id, err
 }
 
 // databaseID returns the random id that Setup gave the database.

@@ -12,7 +12,7 @@ import (
 // Stats counts deliveries; see [store.Lister]. It reads all of them.
 func (s *Store) Stats(ctx context.Context, now time.Time) (store.Stats, error) {
 	var total store.Stats
-	err := s.read(ctx, "count deliveries", func(ctx context.Context, x *session) error {
+	err := s.report(ctx, "count deliveries", func(ctx context.Context, x *session) error {
 		c := &counting{session: x, now: now.UnixMilli(), by: make(map[int32]*store.HandlerStats)}
 		for _, step := range []func(context.Context) error{c.count, c.run, c.oldest, c.history, c.name} {
 			if err := step(ctx); err != nil {

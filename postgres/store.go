@@ -25,7 +25,9 @@ type Store struct {
 	// own has the connections for what the store does by itself: nobody else's
 	// transaction holds one of them, so that it never waits for a caller.
 	own *pgxpool.Pool
-	sql *statements
+	// asides has a token for each of its connections that is used by what can wait.
+	asides chan struct{}
+	sql    *statements
 	// key names what is remembered with a connection.
 	key string
 
@@ -52,7 +54,8 @@ type Store struct {
 // caller's: transactions of the caller are opened there, and the store never
 // closes it. What the store does by itself (claiming, completing, listing) it does
 // on up to [Config].Connections connections of its own, which are made like those
-// of the pool: however many transactions hold the pool's connections, the bus goes
+// of the pool, but without the hooks by which that acquires and releases them:
+// however many transactions hold the pool's connections, the bus goes
 // on, and code inside of a transaction may call it. Close the store after the bus
 // has stopped, and then the pool. Errors are [store.ErrConfiguration].
 func New(pool *pgxpool.Pool, c Config) (*Store, error) {
@@ -67,6 +70,9 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	}
 	own := pool.Config()
 	own.MaxConns, own.MinConns, own.MinIdleConns = c.Connections, 0, 0
+	// They may undo what settle sets for good, as DISCARD ALL does.
+	own.PrepareConn, own.AfterRelease = nil, nil
+	own.BeforeAcquire = nil //nolint:staticcheck // The older name of PrepareConn; callers may still set it.
 	callers := own.AfterConnect
 	own.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if callers != nil {
@@ -84,6 +90,7 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 		handlers: newDirectory(),
 		crash:    func(string) {},
 		workers:  make(map[string]*worker),
+		asides:   make(chan struct{}, max(1, c.Connections/2)),
 	}
 	s.notifier = newNotifier(s)
 	if s.instance, err = newIdentity(); err != nil {
@@ -168,7 +175,7 @@ func (s *Store) hint(at slice, due int64) {
 
 func instant(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
-// lasting is a context for the steps of a transaction of the store's own. One that
+// lasting is a context for a step of a transaction of the store's own. One that
 // is interrupted costs the connection, and leaves its locks until the server
 // notices: so a step goes on for a while after the caller's context has ended, and
 // that is looked at between the steps.

@@ -27,6 +27,8 @@ type transaction struct {
 	// native or standard is the transaction of the driver.
 	native   pgx.Tx
 	standard SQLTx
+	// held has the transaction of one of ours of database/sql.
+	held *heldConn
 	// guard is the native one of a transaction of ours, and late what is kept for it.
 	guard *guard
 	late  *late
@@ -213,12 +215,7 @@ func (t *transaction) begin(ctx context.Context) (*session, error) {
 func (t *transaction) open(ctx context.Context) (querier, error) {
 	s := t.owner
 	if s.cfg.SQL != nil {
-		tx, err := s.cfg.SQL.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-		if err != nil {
-			return nil, err
-		}
-		t.standard = tx
-		return standard{tx}, nil
+		return t.openSQL(ctx)
 	}
 	var q querier
 	err := s.retry(ctx, t.op, func(ctx context.Context) error {
@@ -254,10 +251,15 @@ func (t *transaction) end(ctx context.Context) {
 		case t.guard != nil:
 			_ = t.guard.Tx.Rollback(ctx) // A connection on which it fails is closed.
 		case t.standard != nil:
+			defer t.held.within(ctx)()
 			_ = t.standard.Rollback() // The same.
 		}
 	}
 	t.done = true
+	if t.held != nil {
+		t.held.release()
+		t.held = nil
+	}
 	if t.conn != nil {
 		t.owner.release(ctx, t.conn, t.broken)
 		t.conn = nil
@@ -324,7 +326,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.done = true
 		return store.NewError(t.op, store.ErrTxDone, "an earlier error had aborted the transaction; nothing was committed", err)
 	case isRefusal(err), pgconn.SafeToRetry(err):
-		return translate(t.op, err)
+		return refused(t.op, err, t.adds && t.owner.cfg.NotifyInTransaction)
 	default:
 		t.broken = err // for the connection
 		for _, f := range t.doubts {
@@ -343,11 +345,12 @@ func (t *transaction) commit(ctx context.Context) error {
 }
 
 func (t *transaction) commitDriver(ctx context.Context) error {
-	if t.standard != nil {
-		return t.standard.Commit()
-	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
+	if t.standard != nil {
+		defer t.held.within(ctx)()
+		return t.standard.Commit()
+	}
 	if t.late != nil {
 		return t.commitLate(ctx)
 	}

@@ -45,7 +45,8 @@ var (
 	// ErrState: the delivery is not in a state in which the operation makes
 	// sense (requeue of one that is not dead, skip of one that holds no key).
 	ErrState = errors.New("delivery is in another state")
-	// ErrInvalidArgument: a value that the contract does not allow.
+	// ErrInvalidArgument: a value that the contract does not allow, or that the
+	// database refuses, as does a constraint at the commit.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")

@@ -26,11 +26,17 @@ func (e *Engine) Start(ctx context.Context, listen func(ctx context.Context, sig
 	}
 }
 
-// wakeLoop listens again whenever listening has ended.
+// steady is how long listening must have lasted to count as a success: a listener may
+// signal as soon as it starts, and break right after that.
+const steady = time.Second
+
+// wakeLoop listens again whenever listening has ended, after a time that grows while
+// it does not last.
 func (e *Engine) wakeLoop(ctx context.Context, listen func(context.Context, func()) error) {
 	errs := 0
 	for ctx.Err() == nil {
-		if err := listen(ctx, e.Wake); err == nil {
+		began := e.cfg.Clock.Now()
+		if err := listen(ctx, e.Wake); err == nil || e.cfg.Clock.Now().Sub(began) >= steady {
 			errs = 0
 		}
 		errs++
