@@ -218,7 +218,8 @@ func inTransaction(op string, conn *pgx.Conn) error {
 
 // beginText returns how to begin a transaction of the caller's on a connection. It
 // sets what the defaults of the role or the database would make unfit for one:
-// they are asked for once for each connection.
+// they are asked for once for each connection, in one round trip in any mode of pgx, as
+// a pooler may serve the next one by another session.
 func (*Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error) {
 	const name = "relaybus begin"
 	data := conn.Conn().PgConn().CustomData()
@@ -229,7 +230,7 @@ func (*Store) beginText(ctx context.Context, conn *pgxpool.Conn) (string, error)
 	var limited bool
 	err := conn.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('statement_timeout') <> '0'
 		OR current_setting('lock_timeout') <> '0' OR current_setting('idle_in_transaction_session_timeout') <> '0'
-		OR coalesce(current_setting('transaction_timeout', true), '0') <> '0'`).Scan(&commits, &limited)
+		OR coalesce(current_setting('transaction_timeout', true), '0') <> '0'`, pgx.QueryExecModeExec).Scan(&commits, &limited)
 	if err != nil {
 		return "", err
 	}

@@ -46,10 +46,11 @@ func isSettled(conn *pgx.Conn) bool {
 }
 
 // hasSession reports whether a connection leads to a session of its own: the server
-// tells who serves it, and a pooler between tells another number.
+// tells who serves it, and a pooler between tells another number. It asks in one round
+// trip, as two may lead to different servers.
 func hasSession(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var pid uint32
-	err := conn.QueryRow(ctx, `SELECT pg_backend_pid()::bigint`).Scan(&pid)
+	err := conn.QueryRow(ctx, `SELECT pg_backend_pid()::bigint`, pgx.QueryExecModeExec).Scan(&pid)
 	return err == nil && pid == conn.PgConn().PID(), err
 }
 

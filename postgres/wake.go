@@ -77,7 +77,10 @@ func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
 	}
 	has, err := hasSession(ctx, conn)
 	if err == nil && has {
-		if _, err = conn.Exec(ctx, "set idle_session_timeout = 0; listen "+quote(s.channel())); err == nil {
+		if _, err = conn.Exec(ctx, "set idle_session_timeout = 0"); err == nil {
+			_, err = conn.Exec(ctx, "listen "+quote(s.channel()))
+		}
+		if err == nil {
 			return conn, nil
 		}
 	}

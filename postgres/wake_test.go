@@ -107,7 +107,7 @@ func TestWakeOutlivesIdleSessions(t *testing.T) {
 	for idle := false; !idle; {
 		// It has been idle for ten times as long as the others may.
 		err := watch.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-			AND query LIKE '%listen %' AND pid <> pg_backend_pid() AND clock_timestamp() - state_change > '1s')`).Scan(&idle)
+			AND query LIKE 'listen %' AND pid <> pg_backend_pid() AND clock_timestamp() - state_change > '1s')`).Scan(&idle)
 		if err != nil {
 			t.Fatalf("look at the session: %v", err)
 		}
