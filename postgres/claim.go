@@ -350,7 +350,7 @@ func (c *claiming) overdue() bool {
 func (c *claiming) mustRenew() bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return len(c.w.running) > 0 && c.renewal() > c.w.lease
+	return len(c.w.running) > 0 && c.w.lease-c.now < c.lease*2/3
 }
 
 // renewal returns until when the lease is to run: it is written only when a

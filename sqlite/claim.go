@@ -221,7 +221,7 @@ func (c *claiming) mustWrite() bool {
 	if c.work || c.expired || c.w.doubt || len(c.w.maybe) > 0 {
 		return true
 	}
-	return len(c.w.running) > 0 && c.renewal() > c.w.lease
+	return len(c.w.running) > 0 && c.w.lease-c.now < c.lease*2/3
 }
 
 // renewal returns until when the lease is to run: it is written only when a
