@@ -42,6 +42,15 @@ func tableStates(ctx context.Context, address string) (states []tableState, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	// A session adds its figures when it ends, which is a while after its connection
+	// was closed. One that is in a transaction is that of the pinned snapshot.
+	for ending := 1; ending > 0; {
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle in transaction'`).Scan(&ending)
+		if err != nil {
+			return nil, err
+		}
+	}
 	rows, err := conn.Query(ctx, `SELECT relname AS table, n_live_tup AS live, n_dead_tup AS dead, n_tup_ins AS inserted,
 			n_tup_upd AS updated, n_tup_hot_upd AS hot, n_tup_del AS deleted, pg_table_size(relid) AS heap,
 			pg_indexes_size(relid) AS indexes, autovacuum_count AS vacuums
