@@ -65,7 +65,10 @@ func TestConformancePgBouncer(t *testing.T) {
 }
 
 // polled is a store that signals nothing, as it is behind a pooler.
-type polled struct{ store.Store }
+type polled struct{ *postgres.Store }
+
+// Wake hides that of the store: a method of another form is no store.Waker.
+func (polled) Wake() {}
 
 func withoutWaker(d storetest.Database) storetest.Database {
 	of := func(s store.Store) store.Store {
@@ -75,7 +78,14 @@ func withoutWaker(d storetest.Database) storetest.Database {
 		return s
 	}
 	open, begin, effects := d.Open, d.Begin, d.Effects
-	d.Open = func(tb testing.TB, o storetest.Options) store.Store { tb.Helper(); return polled{open(tb, o)} }
+	d.Open = func(tb testing.TB, o storetest.Options) store.Store {
+		tb.Helper()
+		s, ok := open(tb, o).(*postgres.Store)
+		if !ok {
+			tb.Fatal("it opens another store")
+		}
+		return polled{s}
+	}
 	d.Begin = func(tb testing.TB, s store.Store) storetest.CallerTx { tb.Helper(); return begin(tb, of(s)) }
 	d.Effects = func(tb testing.TB, s store.Store) []string { tb.Helper(); return effects(tb, of(s)) }
 	return d
