@@ -117,7 +117,7 @@ func (a *attempting) begin() {
 	a.w.clock++
 	a.mark = a.w.clock
 	a.w.ended = make(map[deliveryKey]int64)
-	a.until = a.renewal()
+	a.until = lane.LeaseUntil(a.w.lease, a.now, a.lease)
 	a.renew = a.until > a.w.lease
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
+	"github.com/relaybus-go/relaybus/store/lane"
 )
 
 type claimSQL struct {
@@ -350,17 +351,7 @@ func (c *claiming) overdue() bool {
 func (c *claiming) mustRenew() bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	return len(c.w.running) > 0 && c.w.lease-c.now < c.lease*2/3
-}
-
-// renewal returns until when the lease is to run: it is written only when a
-// twentieth of it has passed, which those who go by it have to spare. The caller
-// holds the mutex.
-func (c *claiming) renewal() int64 {
-	if c.w.lease-c.now >= c.lease*19/20 {
-		return c.w.lease
-	}
-	return c.now + c.lease
+	return len(c.w.running) > 0 && lane.LeaseAged(c.w.lease, c.now, c.lease)
 }
 
 // result is what the claim brought.

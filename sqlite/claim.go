@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
+	"github.com/relaybus-go/relaybus/store/lane"
 )
 
 type claimSQL struct {
@@ -221,16 +222,7 @@ func (c *claiming) mustWrite() bool {
 	if c.work || c.expired || c.w.doubt || len(c.w.maybe) > 0 {
 		return true
 	}
-	return len(c.w.running) > 0 && c.w.lease-c.now < c.lease*2/3
-}
-
-// renewal returns until when the lease is to run: it is written only when a
-// twentieth of it has passed, which those who go by it have to spare.
-func (c *claiming) renewal() int64 {
-	if c.w.lease-c.now >= c.lease*19/20 {
-		return c.w.lease
-	}
-	return c.now + c.lease
+	return len(c.w.running) > 0 && lane.LeaseAged(c.w.lease, c.now, c.lease)
 }
 
 // result is what the claim brought.

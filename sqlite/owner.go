@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relaybus-go/relaybus/store"
+	"github.com/relaybus-go/relaybus/store/lane"
 )
 
 type ownerSQL struct {
@@ -116,7 +117,7 @@ func (c *claiming) register(ctx context.Context, x *session) error {
 		return err
 	}
 	c.w.lease = lease
-	until := c.renewal()
+	until := lane.LeaseUntil(c.w.lease, c.now, c.lease)
 	if until <= lease {
 		return nil
 	}
