@@ -45,7 +45,7 @@ func tableStates(ctx context.Context, address string) (states []tableState, err 
 	// A session adds its figures when it ends, which is a while after its connection
 	// was closed. One that is in a transaction is that of the pinned snapshot.
 	for ending := 1; ending > 0; {
-		err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		err := conn.QueryRow(ctx, `SELECT count(pid) FROM pg_stat_activity, pg_sleep(0.01) WHERE datname = current_database()
 			AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle in transaction'`).Scan(&ending)
 		if err != nil {
 			return nil, err

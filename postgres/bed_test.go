@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/relaybus-go/relaybus/internal/fleettest"
 	"github.com/relaybus-go/relaybus/internal/pgserver"
 	"github.com/relaybus-go/relaybus/postgres"
 )
@@ -100,4 +102,16 @@ func exampleDatabase(ctx context.Context) (url string, drop func() error, err er
 	}
 	url, err = cluster.URL(ctx, name)
 	return url, func() error { return run("DROP DATABASE " + name + " WITH (FORCE)") }, err
+}
+
+// await returns once it holds, which is looked at again and again.
+func await(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), fleettest.Patience)
+	defer cancel()
+	for !holds() {
+		if !fleettest.Wait(ctx, 5*time.Millisecond) {
+			tb.Fatalf("not within %v: %s", fleettest.Patience, what)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -75,7 +74,7 @@ func TestDemotedServer(t *testing.T) {
 	}
 	fill(t, pool, bus)
 	// A worker with nothing to do finds out, too: the bus is not ready as long as it can't write.
-	awaitReady(t, bus, false)
+	await(t, "the bus is not ready", func() bool { return bus.Ready() != nil })
 
 	address, err := pgserver.Address(promoted.URL("postgres"))
 	if err != nil {
@@ -91,23 +90,11 @@ func TestDemotedServer(t *testing.T) {
 		}
 	}
 	t.Logf("writes have resumed after %v", time.Since(resumed))
-	awaitReady(t, bus, true)
+	await(t, "the bus is ready", func() bool { return bus.Ready() == nil })
 	d.await(t, 2)
 	l.settled(2)
 	if l.exists("between") {
 		t.Error("I2: an event that could not be published is there")
-	}
-}
-
-// awaitReady returns when the bus says of itself that it is ready, or not.
-func awaitReady(t *testing.T, bus *relaybus.Bus, ready bool) {
-	t.Helper()
-	deadline := time.Now().Add(fleettest.Patience)
-	for (bus.Ready() == nil) != ready {
-		if time.Now().After(deadline) {
-			t.Fatalf("F26: ready is not %v: %v", ready, bus.Ready())
-		}
-		runtime.Gosched()
 	}
 }
 
@@ -191,11 +178,7 @@ func TestListenerIsTerminated(t *testing.T) {
 	l.poll = time.Hour
 	l.start(d, handlesAll(d))
 	for i := range 5 {
-		for l.count(`SELECT count(*) `+listeners) == 0 {
-			if !fleettest.Wait(t.Context(), 10*time.Millisecond) {
-				t.Fatal("nobody listens")
-			}
-		}
+		await(t, "somebody listens", func() bool { return l.count(`SELECT count(*) `+listeners) > 0 })
 		if n := l.count(`SELECT count(pg_terminate_backend(pid)) ` + listeners); n != 1 {
 			t.Fatalf("%d connections listen, want 1", n)
 		}

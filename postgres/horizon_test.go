@@ -17,13 +17,12 @@ func TestLookFromHorizon(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabaseURL(t), func(c *pgxpool.Config) { c.MaxConns = 4 })
 	d := newDesk(t, pool, postgres.Config{})
-	other := newDesk(t, pool, postgres.Config{})
+	other := d.second()
 	d.publish(d.events(3, false, "h")...)
 	first := d.claim(10, "h")
 	if len(first) != 3 {
 		t.Fatalf("claimed %q", idsOf(first))
 	}
-	other.ids = 1000 // Its events have other ids.
 	postgres.Narrow(d.s, "w", "h", time.Hour)
 
 	d.now = d.now.Add(time.Minute)

@@ -58,13 +58,15 @@ func (d *desk) block(text string, args ...any) (release func()) {
 // awaitWaiters returns when n sessions wait for locks.
 func (d *desk) awaitWaiters(n int) {
 	d.t.Helper()
-	for waiting := 0; waiting < n; {
+	await(d.t, "somebody waits for a lock", func() bool {
+		var waiting int
 		err := d.pool.QueryRow(d.t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
 		if err != nil {
 			d.t.Fatalf("look for those who wait: %v", err)
 		}
-	}
+		return waiting >= n
+	})
 }
 
 // I6 Z2: what a claim has taken is handed out, also if it fails afterwards to take over from somebody.

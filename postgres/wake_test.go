@@ -104,8 +104,7 @@ func TestWakeOutlivesIdleSessions(t *testing.T) {
 	}
 	watch := newPool(t, url, keep)
 	e := d.listen()
-	for idle := false; !idle; {
-		// It has been idle for ten times as long as the others may.
+	await(t, "it has been idle for ten times as long as the others may", func() (idle bool) {
 		err := watch.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
 			AND query LIKE 'listen %' AND pid <> pg_backend_pid() AND clock_timestamp() - state_change > '1s')`).Scan(&idle)
 		if err != nil {
@@ -116,7 +115,8 @@ func TestWakeOutlivesIdleSessions(t *testing.T) {
 			t.Fatalf("listening has ended: %v", err)
 		default:
 		}
-	}
+		return idle
+	})
 	e.awaitPublish(newDesk(t, watch, postgres.Config{}))
 }
 
