@@ -78,7 +78,7 @@ func (s *Store) Append(
 	ctx context.Context, tx store.Tx, events []store.NewEvent, now time.Time,
 ) ([]store.Appended, error) {
 	const op = "append events"
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return nil, err
 	}
 	for i := range events {
@@ -101,7 +101,7 @@ func (s *Store) Append(
 	}
 	a := &appending{session: x, now: now.UnixMilli(), identity: *s.identity.Load(), list: make([]store.Appended, len(events))}
 	late := t.postpone(a, events, plan)
-	if piece(events, 0) < len(events) {
+	if len(events) > 1 && !late {
 		err = a.lock(ctx, events) // Of all pieces, in order.
 	}
 	for start := 0; start < len(events) && err == nil && !late; {
@@ -264,11 +264,8 @@ func (a *appending) hintAll(refs []int32, number uint8, due int64) {
 
 func (a *appending) noteDeliveries(n int) { a.added = a.added || n > 0 }
 
-// many appends any number of events, new or known.
+// many appends any number of events, new or known, whose keys are locked.
 func (a *appending) many(ctx context.Context, events []store.NewEvent, list []store.Appended, plan *appendPlan) error {
-	if err := a.lock(ctx, events); err != nil {
-		return err
-	}
 	inserted := make(map[string]int64, len(events))
 	err := a.rows(ctx, a.s.sql.addMany, func(scan func(...any) error) (bool, error) {
 		var seq int64

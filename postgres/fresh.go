@@ -23,21 +23,17 @@ type statement struct {
 	args []any
 }
 
-// freshStatements append events that can't be there, with their deliveries: one that
-// locks the keys of several, and the append, which fails when the schema does not fit.
+// freshStatements append events that can't be there, with their deliveries. The keys
+// of several are locked before. They fail when the schema does not fit.
 func (a *appending) freshStatements(events []store.NewEvent, plan *appendPlan) []statement {
 	if len(events) == 1 {
 		return a.oneStatements(&events[0], plan.refs[0], a.s.sql.addFresh, a.s.sql.addFreshKeyed)
-	}
-	var list []statement
-	if text, args := a.lockStatement(events); text != "" {
-		list = append(list, statement{text, args})
 	}
 	lanes, dues := make([]int16, len(events)), make([]int64, len(events))
 	for i := range events {
 		lanes[i], dues[i] = int16(lane.Of(events[i].Key, events[i].ID)), events[i].DueAt.UnixMilli()
 	}
-	return append(list, statement{a.s.sql.addManyFresh, append(plan.args(a, events), lanes, dues, a.now)})
+	return []statement{{a.s.sql.addManyFresh, append(plan.args(a, events), lanes, dues, a.now)}}
 }
 
 // fresh appends events that can't be there.

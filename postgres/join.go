@@ -73,9 +73,6 @@ func (s *Store) sameDatabase(ctx context.Context, op string, other *Store) (bool
 // sessionOf returns the session in which the store works inside tx.
 func (s *Store) sessionOf(ctx context.Context, op string, tx store.Tx) (*session, *transaction, error) {
 	t, ok := tx.(*transaction)
-	if s.closed.Load() {
-		return nil, nil, store.NewError(op, store.ErrClosed, "", nil)
-	}
 	if ok && t != nil && t.owner == nil {
 		x, err := s.join(ctx, op, t)
 		return x, t, err

@@ -34,6 +34,11 @@ func (t *transaction) postpone(a *appending, events []store.NewEvent, plan *appe
 }
 
 func (l *late) add(p *pipeline) {
+	if len(l.events) > 1 {
+		if text, args := l.lockStatement(l.events); text != "" {
+			p.add(text, noRows, args...)
+		}
+	}
 	for _, one := range l.freshStatements(l.events, l.plan) {
 		p.add(one.text, noRows, one.args...)
 	}

@@ -275,7 +275,9 @@ func (h *special) scan(scan func(...any) error) (bool, error) {
 // changed.
 func (c *claiming) learn(h *special) (changed bool) {
 	for id, ref := range h.ids {
-		c.s.handlers.add(id, ref) // Also what only other processes have declared.
+		if c.s.handlers.id(ref) == "" {
+			c.s.handlers.add(id, ref) // Only another process has declared it.
+		}
 	}
 	w := c.w
 	w.mu.Lock()

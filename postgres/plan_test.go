@@ -235,7 +235,6 @@ func (c *crammed) inCallers() map[string]hot {
 		"lockBuckets":       {args: []any{1}, limit: 256},
 		"completeTx":        {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
 		"completeTxKeeping": {args: []any{c.events[:1], c.handlers[:1], c.gens[:1], c.now, c.owner, nil}, limit: 1, indexes: []string{key}},
-		"shareMovesTx":      {args: []any{1, refs[:1]}, limit: 1},
 		"shareMoves":        {args: []any{1, refs[:1]}, limit: 1},
 		"unblock":           {args: []any{refs[:1], []string{"hot"}}, limit: 1, indexes: []string{"deliveries_open", key}},
 	}

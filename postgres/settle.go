@@ -14,7 +14,7 @@ import (
 )
 
 type settleSQL struct {
-	complete, completeKeeping, completeTx, completeTxKeeping, reschedule, release, bury, unblock, shareMoves, shareMovesTx, lockMoves string
+	complete, completeKeeping, completeTx, completeTxKeeping, reschedule, release, bury, unblock, shareMoves, lockMoves string
 }
 
 // keepDue stands for a due time that stays as it is.
@@ -80,10 +80,9 @@ func newSettleSQL(c Config) settleSQL {
 		// Transactions that end deliveries of a key by claim go beside each other:
 		// only one delivery of it runs. An operator's, which ends any, goes alone, so
 		// that one of two sees what the other one leaves as the first of the key.
-		shareMoves: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, r) FROM unnest($2::integer[]) r) locked`,
 		// It also tells whether the statements that follow see what is committed by
 		// then: a key whose next delivery was parked meanwhile would stand still.
-		shareMovesTx: `SELECT current_setting('transaction_isolation') = 'read committed' FROM
+		shareMoves: `SELECT current_setting('transaction_isolation') = 'read committed' FROM
 			(SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared($1, r) FROM unnest($2::integer[]) r) locked) l`,
 		lockMoves: `SELECT count(*) FROM (SELECT pg_advisory_xact_lock($1, r) FROM unnest($2::integer[]) r) locked`,
 		// The first unfinished delivery of each key, of each id of its handler,
@@ -356,7 +355,7 @@ func (s *Store) CompleteTx(ctx context.Context, tx store.Tx, owner string, l sto
 	if err := checkTokens(op, []store.Lease{l}); err != nil {
 		return err
 	}
-	if err := ended(ctx, op); err != nil {
+	if err := s.usable(ctx, op); err != nil {
 		return err
 	}
 	x, t, err := s.sessionOf(ctx, op, tx)
@@ -410,7 +409,7 @@ func (e *ending) inside(ctx context.Context, x *session, last bool) error {
 	}
 	if len(e.moved) > 0 {
 		var sees bool
-		if _, err := x.row(ctx, e.s.sql.shareMovesTx, []any{&sees}, e.s.moveClass(), refsOf(e.moved)); err != nil {
+		if _, err := x.row(ctx, e.s.sql.shareMoves, []any{&sees}, e.s.moveClass(), refsOf(e.moved)); err != nil {
 			return err
 		}
 		if !sees {

@@ -312,11 +312,11 @@ func (t *transaction) commit(ctx context.Context) error {
 	}
 	t.owner.crash("committing")
 	err := t.commitDriver(ctx)
-	typed := (*store.Error)(nil)
+	_, typed := errors.AsType[*store.Error](err)
 	switch {
 	case err == nil:
 		t.done = true
-	case errors.As(err, &typed):
+	case typed:
 		return translate(t.op, err) // What was kept was refused.
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		// fn has ended the driver's transaction by itself.

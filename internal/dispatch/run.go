@@ -322,18 +322,18 @@ func (e *Engine) returned(j *job, err, cause error) (next *job) {
 	} else {
 		lost, completed = e.conclude(j, err, cause, v, now)
 	}
-	if lost || completed {
+	ended := lost || completed
+	if ended {
 		e.leaving++
-	}
-	if !lost && !completed {
-		next = e.nextJob(now)
+	} else {
+		next = e.nextJob()
 	}
 	e.startNext()
 	e.notify()
 	e.mu.Unlock()
 	kick(e.fetchKick)
 	kick(e.settleKick)
-	if !lost && !completed {
+	if !ended {
 		return next
 	}
 	// Deferred, because the observer may end this goroutine.

@@ -55,18 +55,18 @@ func (e *Engine) want(h *handlerState, now time.Time) int {
 // startNext starts queued jobs while there are slots. The caller holds the
 // mutex.
 func (e *Engine) startNext() {
-	now := e.cfg.Clock.Now()
-	for j := e.nextJob(now); j != nil; j = e.nextJob(now) {
+	for j := e.nextJob(); j != nil; j = e.nextJob() {
 		e.crew.give(j, e.run)
 	}
 }
 
 // nextJob gives one job of the first handler, in turn, that has one and may, its
 // slot, and returns it. The caller holds the mutex, and runs it.
-func (e *Engine) nextJob(now time.Time) *job {
+func (e *Engine) nextJob() *job {
 	if e.services == nil || e.queued == 0 {
 		return nil
 	}
+	now := e.cfg.Clock.Now()
 	for i := range e.handlers {
 		h := e.handlers[(e.turn+i)%len(e.handlers)]
 		if len(h.queue) == 0 || e.queuedStartable(h, now) <= 0 {
