@@ -171,7 +171,9 @@ func TestPeerTakesOverAnExpiredLease(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	for _, started := range []bool{false, true} {
-		b := relaybustest.New(t, relaybus.Config{}, ok("h"), ok("tx", relaybus.Transactional()))
+		// The others may turn the clock further than default budgets and leases last while one is at work.
+		config := relaybus.Config{TransactionTimeout: time.Hour, LeaseDuration: 2 * time.Hour}
+		b := relaybustest.New(t, config, ok("h"), ok("tx", relaybus.Transactional(), relaybus.Timeout(time.Hour)))
 		if started {
 			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
