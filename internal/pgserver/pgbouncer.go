@@ -68,7 +68,8 @@ func StartPgBouncer(ctx context.Context, serverURL string, options PgBouncerOpti
 	}
 	b := &PgBouncer{home: h}
 	if err := b.start(ctx, program, owner, upstream, options); err != nil {
-		return nil, errors.Join(err, b.Close())
+		h.remove()
+		return nil, err
 	}
 	return b, nil
 }
@@ -177,12 +178,21 @@ func (b *PgBouncer) Address() string { return loopback(b.port) }
 // URL returns the address of a database through the pgbouncer. The database pgbouncer is its console.
 func (b *PgBouncer) URL(database string) string { return localURL(b.Address(), database) }
 
-// Close kills it, which drops the sessions of its clients, and removes its directory. A second call does nothing.
+// Close kills it, which drops the sessions of its clients, and removes its directory. It returns an error with the last
+// lines of the log when it had ended by itself. A second call does nothing.
 func (b *PgBouncer) Close() error {
-	if b.process != nil {
-		if err := b.process.end(syscall.SIGKILL); err != nil {
-			return fmt.Errorf("close pgbouncer: %w", err)
-		}
+	if b.process == nil {
+		return nil
+	}
+	process := b.process
+	b.process = nil
+	if !process.running() {
+		err := fmt.Errorf("pgbouncer had ended by itself: %w%s", cmp.Or(process.err, errEnded), tail(b.LogFile()))
+		b.home.remove()
+		return err
+	}
+	if err := process.end(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("close pgbouncer: %w", err)
 	}
 	b.home.remove()
 	return nil
