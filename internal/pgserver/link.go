@@ -2,6 +2,7 @@ package pgserver
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -130,7 +131,13 @@ func (l *link) awaitThaw() bool {
 
 // toServer forwards what the client sends, up to what the server's reply to is to be dropped.
 func (l *link) toServer(server net.Conn) error {
+	first := true
 	err := l.forward(l.client, func(chunk []byte) error {
+		begins := first
+		first = false
+		if begins && isCancel(chunk) && l.proxy.ignoresCancels() {
+			return net.ErrClosed
+		}
 		if l.isSwallowing() {
 			return nil
 		}
@@ -147,6 +154,12 @@ func (l *link) toServer(server net.Conn) error {
 		return io.EOF
 	}
 	return err
+}
+
+// isCancel tells if a connection that begins with the chunk is only there to cancel a statement of another one.
+func isCancel(chunk []byte) bool {
+	const length, code = 16, 80877102 // protocol 1234.5678
+	return len(chunk) >= 8 && binary.BigEndian.Uint32(chunk) == length && binary.BigEndian.Uint32(chunk[4:]) == code
 }
 
 // toClient forwards what the server sends, or swallows it.

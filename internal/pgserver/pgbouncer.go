@@ -31,11 +31,14 @@ type PgBouncerOptions struct {
 }
 
 // PgBouncer is a pgbouncer in transaction mode in front of a server, on a TCP port of the loopback interface. It lets
-// every client in and forwards all of them as the user of the server's URL, to the database that they ask for.
+// every client in and forwards all of them as the user of the server's URL, to the database that they ask for. One older
+// than 1.21 is not told of requests to cancel, which can end it.
 type PgBouncer struct {
 	home    home
 	port    int
 	process *process
+	// shield is in front of a version that does not outlive requests to cancel; nil for others.
+	shield *Proxy
 }
 
 // StartPgBouncer starts a pgbouncer for the server of the URL, which must accept connections to the URL's database, and
@@ -71,8 +74,18 @@ func StartPgBouncer(ctx context.Context, serverURL string, options PgBouncerOpti
 		h.remove()
 		return nil, err
 	}
+	if slices.Compare(version, outlivesCancels()) < 0 {
+		if b.shield, err = StartProxy(ctx, loopback(b.port)); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+		b.shield.IgnoreCancels()
+	}
 	return b, nil
 }
+
+// outlivesCancels is the version that fixed the last of the crashes by a request to cancel that comes when the statement
+// has ended (pull request 927 of pgbouncer). From 1.18 on they end the program, with "server in bad state".
+func outlivesCancels() []int { return []int{1, 21} }
 
 // start tries other ports when somebody takes the one that was free.
 func (b *PgBouncer) start(
@@ -169,11 +182,13 @@ func (b *PgBouncer) configFile() string { return b.home.file("pgbouncer.ini") }
 // LogFile returns the path of its log, which Close removes.
 func (b *PgBouncer) LogFile() string { return b.home.file("pgbouncer.log") }
 
-// Port returns the TCP port.
-func (b *PgBouncer) Port() int { return b.port }
-
 // Address returns the host and the port.
-func (b *PgBouncer) Address() string { return loopback(b.port) }
+func (b *PgBouncer) Address() string {
+	if b.shield != nil {
+		return b.shield.Address()
+	}
+	return loopback(b.port)
+}
 
 // URL returns the address of a database through the pgbouncer. The database pgbouncer is its console.
 func (b *PgBouncer) URL(database string) string { return localURL(b.Address(), database) }
@@ -186,6 +201,9 @@ func (b *PgBouncer) Close() error {
 	}
 	process := b.process
 	b.process = nil
+	if b.shield != nil {
+		_ = b.shield.Close() // It has nothing that can fail.
+	}
 	if !process.running() {
 		err := fmt.Errorf("pgbouncer had ended by itself: %w%s", cmp.Or(process.err, errEnded), tail(b.LogFile()))
 		b.home.remove()

@@ -21,6 +21,7 @@ type Proxy struct {
 	links    map[*link]struct{}
 	frozen   chan struct{} // closed by Thaw; nil while bytes are forwarded
 	drop     *drop         // nil when no reply is to be dropped
+	deaf     bool          // requests to cancel something end here
 	stats    Stats
 }
 
@@ -86,6 +87,20 @@ func (p *Proxy) Cut() int {
 		<-l.ended
 	}
 	return len(links)
+}
+
+// IgnoreCancels makes the proxy take requests to cancel a statement and forward none, as for a server that comes too
+// late with it. The client is told nothing of it, by no server.
+func (p *Proxy) IgnoreCancels() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = true
+}
+
+func (p *Proxy) ignoresCancels() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deaf
 }
 
 // Refuse makes the system refuse new connections, as for a server that is down. Those that are open stay; a connection

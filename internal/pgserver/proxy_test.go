@@ -218,3 +218,22 @@ func TestProxyHasNoServer(t *testing.T) {
 	gone.Refuse()
 	expectEnd(t, dial(t, proxy(t, gone.Address()).Address()))
 }
+
+func TestProxyIgnoresCancels(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, echo(t, ""))
+	cancel := string(framed(nil, []byte{0x04, 0xd2, 0x16, 0x2e, 0, 0, 0, 1, 0, 0, 0, 2}))
+	conn := dial(t, p.Address())
+	send(t, conn, cancel)
+	expect(t, conn, cancel)
+
+	p.IgnoreCancels()
+	conn = dial(t, p.Address())
+	send(t, conn, "abc"+cancel)
+	expect(t, conn, "abc"+cancel) // not at the beginning
+	conn = dial(t, p.Address())
+	send(t, conn, cancel)
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("a request to cancel was forwarded, and answered")
+	}
+}
