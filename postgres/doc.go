@@ -28,7 +28,9 @@
 // the role and the database are; where a pooler is between, in each transaction of
 // its own, so that nothing is kept in a session. Behind PgBouncer in transaction mode
 // give the pool a DefaultQueryExecMode that prepares no statements by name, such as
-// pgx.QueryExecModeExec. Behind any pooler nothing listens for notifications, and
+// pgx.QueryExecModeExec, and use version 1.21 or later: earlier ones can end when a
+// request to cancel, which pgx sends when a context ends, comes as the statement ends
+// ("server in bad state"). Behind any pooler nothing listens for notifications, and
 // deliveries are found by polling.
 //
 // A connection whose server takes no writes any more, as after a failover, is
